@@ -1,7 +1,7 @@
-"""The one console of all commands: results on stdout, messages and progress on stderr.
+"""The console of all commands: results on stdout, messages and progress on stderr.
 
-A line is never broken: on a terminal the terminal itself wraps it, and tables drop columns that do not fit. Without a
-terminal there is no width at all, so that every path and number can be copied and searched for.
+Lines are never broken. A terminal wraps them itself, and tables drop columns that do not fit. Without a terminal the
+width is unlimited, so that every path and number can be copied and searched for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LINE_SECONDS = 20.0  # between lines of progress where there is no terminal for 
 def output(stderr: bool = False) -> Console:
     """The console for results: stdout."""
     stream = sys.stderr if stderr else sys.stdout
-    is_terminal = stream is not None and stream.isatty()  # FORCE_COLOR asks for colours, not for a width
+    is_terminal = stream is not None and stream.isatty()  # FORCE_COLOR sets colours, but no width
     width = None if is_terminal else NO_WIDTH
     return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
@@ -47,19 +47,19 @@ def say(text: str) -> None:
 
 
 def printable(text: str) -> str:
-    """The text without what would move the cursor or change colours, as names of files may."""
+    """Replace control characters, which file names may contain, by the replacement character."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
 class ConsoleReporter:
-    """Shows steps as bars that vanish when they are done; without a terminal, as a line now and then.
+    """Shows steps as bars that disappear at the end; without a terminal, as a line every 20 seconds.
 
-    Several steps may be open at once. When one is done, a line says how long it took.
+    Several steps may be open at once. A line with the duration follows each finished step.
     """
 
     def __init__(self, console: Console | None = None):
         self.console = messages() if console is None else console
-        can_draw = self.console.file.isatty() and not self.console.is_dumb_terminal  # its cursor can be moved
+        can_draw = self.console.file.isatty() and not self.console.is_dumb_terminal  # the cursor is movable
         self._bars = _bars(self.console) if can_draw else None
 
     def say(self, text: str) -> None:
@@ -68,7 +68,7 @@ class ConsoleReporter:
 
     @contextmanager
     def step(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
-        """A step with its bar, and a line when it is done."""
+        """Show a step as a bar, and its duration at the end."""
         begun = time.perf_counter()
         with self.progress(name, total, done) as advance:
             yield advance
@@ -76,7 +76,7 @@ class ConsoleReporter:
 
     @contextmanager
     def progress(self, name: str, total: int, done: int = 0) -> Iterator[Advance]:
-        """A bar, or a line now and then, and nothing when it is done."""
+        """Show a step as a bar or as occasional lines, without a line at the end."""
         if self._bars is None:
             yield self._lines(name, total, done)
             return
@@ -121,7 +121,7 @@ def _bars(console: Console) -> Progress:
 
 
 def reporter_of(progress: bool | Reporter) -> Reporter:
-    """The receiver of progress: nobody, the console, or the given reporter."""
+    """Return the reporter: silent for False, the console for True, or the given reporter."""
     if progress is False:
         return Silent()
     return ConsoleReporter() if progress is True else progress

@@ -1,4 +1,4 @@
-"""What a function does on a GPU as one CUDA graph: to launch it takes the host as long as one of its kernels."""
+"""A function's work on a GPU as one CUDA graph: its launch costs the host as much as one kernel."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ Result = TypeVar("Result")
 
 
 class Graph(Generic[Result]):
-    """A recording of a function without arguments, which reads from and writes to the same memory every time."""
+    """A recording of a function without arguments. Every call reads and writes the same memory."""
 
     def __init__(self, function: Callable[[], Result], device: torch.device, warm_up: int = 1):
-        """Record it on the device that its tensors have; before, it is called as often as `warm_up`."""
+        """Call the function `warm_up` times, then record it on the device of its tensors."""
         self.device = device
         with torch.cuda.device(device):
-            # torch's own stream for recordings lies on the GPU of the first one: on another nothing would be recorded.
+            # torch's own stream for recordings stays on the GPU of the first recording, so other GPUs need their own.
             stream, current = _stream(device), torch.cuda.current_stream(device)
             stream.wait_stream(current)
             with torch.cuda.stream(stream):
-                for _ in range(warm_up):  # algorithms are chosen and kernels compiled, which cannot be recorded
+                for _ in range(warm_up):  # to choose algorithms and compile kernels, which cannot be recorded
                     function()
             current.wait_stream(stream)
             self.graph = torch.cuda.CUDAGraph()
-            # Other threads, as the one that copies batches, may go on meanwhile.
+            # Other threads, e.g. the one that copies batches, may use the GPU meanwhile.
             with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
                 self.result = function()
 
     def __call__(self) -> Result:
-        """What the function returns now; the next call overwrites it."""
+        """Return the function's result; the next call overwrites it."""
         with torch.cuda.device(self.device):
             self.graph.replay()
         return self.result

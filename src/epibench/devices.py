@@ -11,26 +11,42 @@ from epibench.errors import ArgumentError
 Precision = Literal["32-true", "bf16-mixed"]
 
 EXECUTORS = ("local", "ray")
-# Of torch, by their old and new names.
+# Environment variables of torch's allocator, by their old and new names.
 ALLOCATOR_SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 
 def check_executor(name: str, option: str = "executor") -> str:
-    """Refuse a name that no executor has. option: what a message calls it."""
+    """Raise an InputError for an unknown executor.
+
+    Args:
+        name: Name of the executor.
+        option: Name of the option in the message.
+
+    Returns:
+        The name.
+    """
     if name not in EXECUTORS:
         raise ArgumentError(f"{option} '{name}' is unknown: there are {' and '.join(EXECUTORS)}")
     return name
 
 
 def check_device(name: str, option: str = "device") -> str:
-    """Refuse words that name no device, without torch. option: what a message calls it."""
+    """Raise an InputError for an unknown device, without an import of torch.
+
+    Args:
+        name: `auto`, `cpu`, `cuda` or `cuda:N`.
+        option: Name of the option in the message.
+
+    Returns:
+        The name.
+    """
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
         raise ArgumentError(f"{option} '{name}' is unknown: give auto, cpu or cuda")
     return name
 
 
 def resolve_device(name: str, option: str = "device") -> str:
-    """The device to compute on; `auto` takes a GPU if there is one."""
+    """Return the device to compute on: `auto` is a GPU if one exists, otherwise the CPU."""
     check_device(name, option)
     import torch
 
@@ -45,17 +61,17 @@ def resolve_device(name: str, option: str = "device") -> str:
 
 
 def let_memory_grow() -> None:
-    """Have torch extend what it holds of a GPU's memory, unless the user has said how.
+    """Let torch's allocator extend its blocks of GPU memory, unless the user has configured the allocator.
 
-    Blocks of pixels differ in size from image to image; without this, each that is a little larger than all before it
-    is asked of the driver anew. It must come before the first tensor on a GPU, and holds for child processes, too.
+    Blocks of pixels differ in size between images. Without this setting, torch requests a new block from the driver for
+    each one that is larger than all before. Call it before the first tensor on a GPU. Child processes inherit it.
     """
     if not any(name in os.environ for name in ALLOCATOR_SETTINGS):
         os.environ[ALLOCATOR_SETTINGS[0]] = "expandable_segments:True"
 
 
 def resolve_precision(name: Literal["auto", "32-true", "bf16-mixed"], device: str) -> Precision:
-    """The precision of a kind of device; `auto` takes bf16 on GPUs that have it."""
+    """Return the precision for a device: `auto` is bf16 on GPUs that support it, otherwise float32."""
     if name != "auto":
         return name
     import torch

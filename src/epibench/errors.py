@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class InputError(ValueError):
-    """Something the user gave is wrong; the message names the thing, the place and the remedy."""
+    """An error of the user's input. The message names the thing, the place and the fix."""
 
 
 class ArgumentError(InputError):
@@ -21,12 +21,12 @@ class ArgumentError(InputError):
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether an error says that there is not enough memory; torch raises a RuntimeError, of a GPU a kind of it."""
+    """Return whether an error means too little memory. Torch raises a RuntimeError, or a subclass for a GPU."""
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(words in str(error) for words in ("allocate memory", "out of memory"))
     )
 
 
 def some_of(words: Sequence[str], most: int) -> str:
-    """Words for a message, as `a, b and 3 more`."""
+    """Return the first `most` words as text, e.g. `a, b and 3 more`."""
     return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")

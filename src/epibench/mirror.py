@@ -1,8 +1,9 @@
-"""A run folder on object storage (s3://, gs://, abfs://, whatever fsspec knows): a local folder that mirrors a URL.
+"""A run folder on object storage: a local folder that mirrors a URL.
 
-All work is done in the local folder. Every file that is written whole there becomes one object (a PUT is atomic), and
-what others have written is fetched when a command begins. There are no locks, so that two machines may do the same work
-twice, but never wrongly: of trained weights the first file wins, and whoever comes second takes it over.
+The URL may have any protocol of fsspec (s3://, gs://, abfs:// …). All work happens in the local folder. Every complete
+file becomes one object, because a PUT is atomic. A command begins by downloading the files of other machines. There are
+no locks: two machines may do the same work twice. The first file of trained weights wins. The second machine replaces
+its own file by the first one.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from typing import Any, TypeVar
 from epibench.errors import InputError
 
 Value = TypeVar("Value")
-VARIABLE = "EPIBENCH_MIRROR"  # the folder and, in a second line, the URL, for this process and those that it starts
-WAITS = (1.0, 4.0, 15.0)  # seconds before a request that failed is made again
+VARIABLE = "EPIBENCH_MIRROR"  # the folder and, on a second line, the URL, for this process and its children
+WAITS = (1.0, 4.0, 15.0)  # seconds before each retry of a failed request
 STATE = ".unfinished.safetensors"
 WEIGHTS = ".safetensors"
 MEMBERS = "members/"
@@ -36,7 +37,7 @@ LEFT_OUT = ("predictions", "video", "wandb", "mlflow.db", UNPUSHED)  # stay wher
 
 
 def is_url(text: str) -> bool:
-    """Whether a folder is named by a URL."""
+    """Return whether a text is a URL."""
     return "://" in text
 
 
@@ -46,7 +47,10 @@ def is_shown(name: str) -> bool:
 
 
 def is_read(name: str, reads: tuple[str, ...]) -> bool:
-    """Whether a task needs a file: of networks and stretches, those whose names begin so; of all others, each."""
+    """Return whether a task needs a file.
+
+    Files of networks and stretches are needed if their names begin with one of `reads`. All other files are needed.
+    """
     folder = name.rpartition("/")[0]
     return name.startswith(reads) or not (folder.startswith(MEMBERS) or folder.endswith(STRETCHES))
 
@@ -67,15 +71,15 @@ class Mirror:
         return f"{self.url.rstrip('/')}/{name}"
 
     def objects(self) -> dict[str, int]:
-        """Names below the URL, with their sizes."""
+        """Return the names of all objects below the URL, with their sizes in bytes."""
         root = self.storage._strip_protocol(self.url).strip("/")
         found = self.storage.find(self.url, detail=True)
         return {name.strip("/").removeprefix(root).strip("/"): int(info["size"]) for name, info in found.items()}
 
     def pull(self, wanted: Callable[[str], bool] = lambda name: True) -> None:
-        """Fetch what is there and missing here, or another; of two states of one work, the further one stays.
+        """Download files that are missing or differ here, unless they wait for their upload.
 
-        What is still to be pushed stays, too.
+        Weights are downloaded only where their size differs. Of two checkpoints the one with more steps stays.
         """
         self.storage.invalidate_cache()
         unpushed = set(self.unpushed())
@@ -91,7 +95,12 @@ class Mirror:
             self._fetch(name)
 
     def progress(self, name: str, size: int) -> float:
-        """How far a state there is, by its first bytes; size: of the whole object."""
+        """Return the steps or images of a remote checkpoint, from its first bytes.
+
+        Args:
+            name: Name of the object.
+            size: Size of the whole object in bytes.
+        """
 
         def read(start: int, end: int) -> bytes:
             content: bytes = self.storage.cat_file(self._object(name), start=start, end=end)
@@ -111,7 +120,7 @@ class Mirror:
         os.replace(beside, local)
 
     def push(self, name: str) -> None:
-        """Write a file as one object; weights that others have finished first are taken over."""
+        """Upload a file as one object. If finished weights exist remotely, download them instead."""
         mark = self.folder / UNPUSHED / name
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
@@ -123,16 +132,16 @@ class Mirror:
         mark.unlink(missing_ok=True)
 
     def remove(self, name: str) -> None:
-        """Remove an object, and do not push its file any more."""
+        """Remove an object, and cancel the upload of its file."""
         (self.folder / UNPUSHED / name).unlink(missing_ok=True)
         self.storage.rm_file(self._object(name))
 
     def unpushed(self) -> list[str]:
-        """Files whose last version could not be pushed."""
+        """Return the names of files whose last upload failed."""
         return _names(self.folder / UNPUSHED)
 
     def push_unpushed(self) -> None:
-        """Push what could not be pushed before, unless others have come further meanwhile."""
+        """Upload files whose upload failed, except those that are outdated meanwhile."""
         if not (names := self.unpushed()):
             return
         self.storage.invalidate_cache()
@@ -144,7 +153,7 @@ class Mirror:
                 (self.folder / UNPUSHED / name).unlink(missing_ok=True)
 
     def _is_outdated(self, name: str, there: Mapping[str, int]) -> bool:
-        """Whether a state or a stretch is of no use any more: its work is finished, or its state there further."""
+        """Return whether the work of a checkpoint or stretch is finished, or its remote checkpoint has more steps."""
         if (finished := finished_names(name)) and any(
             each in there or (self.folder / each).exists() for each in finished
         ):
@@ -153,7 +162,7 @@ class Mirror:
         return further and self.progress(name, there[name]) >= progress_here(self.folder / name)
 
     def push_missing(self) -> None:
-        """Push what is not there at all; states and stretches that others have removed are not needed any more."""
+        """Upload files without an object, except checkpoints and stretches: other machines may have removed them."""
         self.storage.invalidate_cache()
         there = self.objects()
         for name in _names(self.folder):
@@ -162,13 +171,25 @@ class Mirror:
 
 
 def open_mirror(url: str, cache: Path, wanted: Callable[[str], bool] = lambda name: True) -> Path:
-    """The local folder of a URL, below a cache, with what is there; from now on what is written goes there, too."""
+    """Make the local folder of a URL, download its files, and mirror it from now on.
+
+    Args:
+        url: URL of the run folder.
+        cache: Folder below which the local folder lies.
+        wanted: Returns whether a file is downloaded, by its name.
+
+    Returns:
+        The local folder.
+
+    Raises:
+        InputError: The URL cannot be read.
+    """
     folder = cache / "mirrors" / hashlib.blake2b(url.rstrip("/").encode(), digest_size=8).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
     mirror = Mirror(folder.resolve(), url)
     try:
         _push(mirror, Mirror.push_unpushed)
-    except OSError as error:  # it stays here, and is tried again in the end
+    except OSError as error:  # the files stay here, and `close_mirror` tries again
         warnings.warn(str(error), stacklevel=2)
     try:
         _again(lambda: mirror.pull(wanted))
@@ -181,7 +202,7 @@ def open_mirror(url: str, cache: Path, wanted: Callable[[str], bool] = lambda na
 
 
 def check_writable() -> None:
-    """Refuse the URL of this process' mirror, if it has one, where nothing can be written: before work is done."""
+    """Raise an InputError if this process has a mirror whose URL is not writable."""
     if (mirror := current()) is None:
         return
     name = f"{PROBE}{uuid.uuid4().hex}"
@@ -189,12 +210,12 @@ def check_writable() -> None:
         _again(lambda: mirror.storage.pipe_file(mirror._object(name), b""))
     except OSError as error:
         raise InputError(f"{mirror.url}: cannot be written ({_in_words(error)}); give another --out") from None
-    with suppress(Exception):  # not allowed to remove anything: then an empty object stays, which nobody reads
+    with suppress(Exception):  # without permission to remove objects, an empty object stays
         mirror.storage.rm_file(mirror._object(name))
 
 
 def fetch_current(wanted: Callable[[str], bool] = lambda name: True) -> None:
-    """Fetch what others have written to the URL of this process' mirror, if it has one, of names that are wanted."""
+    """Download the wanted files of other machines, if this process has a mirror."""
     if (mirror := current()) is None:
         return
     mirror.folder.mkdir(parents=True, exist_ok=True)
@@ -205,13 +226,13 @@ def fetch_current(wanted: Callable[[str], bool] = lambda name: True) -> None:
 
 
 def push_unpushed() -> None:
-    """Push what could not be pushed before; an error says what is still here alone."""
+    """Upload files whose upload failed before. An OSError names the folder that keeps them."""
     if (mirror := current()) is not None:
         _push(mirror, Mirror.push_unpushed)
 
 
 def close_mirror() -> None:
-    """Push what could not be pushed before, and all else that is missing there."""
+    """Upload files whose upload failed before, and all other files that are missing remotely."""
     if (mirror := current()) is not None:
         _push(mirror, Mirror.push_unpushed, Mirror.push_missing)
 
@@ -228,18 +249,18 @@ def _push(mirror: Mirror, *parts: Callable[[Mirror], None]) -> None:
 
 
 def forget_mirror() -> None:
-    """What is written from now on stays here."""
+    """Stop mirroring: files that are written from now on are not uploaded."""
     os.environ.pop(VARIABLE, None)
 
 
 def current() -> Mirror | None:
-    """The mirror that this process, or the one that started it, has opened."""
+    """Return the mirror that this process or its parent has opened, or None."""
     folder, _, url = os.environ.get(VARIABLE, "").partition("\n")
     return Mirror(Path(folder), url) if folder else None
 
 
 def written(path: Path) -> None:
-    """Push a whole file, if it belongs to the mirror; if that fails, work goes on, and it is tried again in the end."""
+    """Upload a complete file if it belongs to the mirror. A failure is a warning: `close_mirror` tries again."""
     if (mirror := current()) is None or mirror.folder not in path.parents:
         return
     name = path.relative_to(mirror.folder).as_posix()
@@ -255,7 +276,7 @@ def written(path: Path) -> None:
 
 
 def removed(path: Path) -> None:
-    """A file is no longer needed: remove its object, too; one that stays does no harm."""
+    """Remove the object of a file that is no longer needed. A failure is ignored: the object does no harm."""
     mirror = current()
     if mirror is not None and mirror.folder in path.parents:
         with suppress(OSError):
@@ -263,7 +284,7 @@ def removed(path: Path) -> None:
 
 
 def _again(request: Callable[[], Value]) -> Value:
-    """A request, made again where it fails; in the end as an OSError, as each service has errors of its own."""
+    """Retry a request that fails. The last error becomes an OSError, because each service has its own errors."""
     for seconds in (*WAITS, None):
         try:
             return request()
@@ -281,13 +302,13 @@ def _in_words(error: OSError) -> str:
 
 
 def _is_mirrored(name: str) -> bool:
-    """Whether a file is part of the run, and not a lock or something unfinished."""
+    """Return whether a file is uploaded: not a lock, hidden file or file of `LEFT_OUT`."""
     parts = Path(name).parts
     return bool(parts) and parts[0] not in LEFT_OUT and not parts[-1].startswith(".") and not name.endswith(".lock")
 
 
 def finished_names(name: str) -> tuple[str, ...]:
-    """The files that make a state or a stretch needless, one of which is enough; none of another file."""
+    """Return the files of finished work, any of which makes a checkpoint or stretch obsolete. Other files have none."""
     folder = name.rpartition("/")[0]
     if folder.endswith(STRETCHES):
         return (f"{folder.removesuffix(STRETCHES)}.json",)
@@ -296,12 +317,11 @@ def finished_names(name: str) -> tuple[str, ...]:
 
 
 def _names(folder: Path) -> list[str]:
-    """The files below a folder."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 def progress_here(path: Path) -> float:
-    """How far a state in a local file is."""
+    """Return the steps or images of a local checkpoint."""
     with path.open("rb") as file:
 
         def read(start: int, end: int) -> bytes:
@@ -312,9 +332,11 @@ def progress_here(path: Path) -> float:
 
 
 def _progress(read: Callable[[int, int], bytes], size: int) -> float:
-    """How far a state is: the steps or images in the notes of its file; −1 where it cannot be read.
+    """Return the steps or images in the notes of a checkpoint; −1 if it cannot be read.
 
-    read: some of its bytes, from where to where; size: how many it has.
+    Args:
+        read: Returns the bytes of the file from a start to an end.
+        size: Size of the file in bytes.
     """
     if size <= 8:
         return -1.0

@@ -1,8 +1,7 @@
-"""Threads of our own instead of PyTorch's.
+"""Threads that each do a whole task, instead of PyTorch's threads within one operation.
 
-PyTorch shares out single operations among its threads. Operations on pieces that fit into the cache are short, and
-waiting for each other after each of them costs more than it gains; on a machine that is busy with other work as well,
-several times more. So each thread here does a whole piece of work alone.
+PyTorch splits each operation among its threads. Operations on data that fits into the cache are short. Their threads
+lose more time by waiting for each other than they gain, and several times more on a busy machine.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from typing import TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-# How many threads PyTorch has for each caller is a setting of the calling thread; so is what it was before.
+# PyTorch keeps its number of threads for each calling thread; `before` holds the former number in the same way.
 _silenced = threading.local()
 
 
 @contextmanager
 def silenced_torch_threads() -> Iterator[None]:
-    """Let PyTorch work with one thread for this caller; `in_threads` still uses as many as it had."""
+    """Let PyTorch use one thread for this caller. `in_threads` still uses the former number of threads."""
     import torch
 
     if hasattr(_silenced, "before"):
@@ -42,7 +41,7 @@ def silenced_torch_threads() -> Iterator[None]:
 
 @contextmanager
 def in_this_thread() -> Iterator[None]:
-    """Let `in_threads` do all of its tasks in the calling thread: whoever counts operations sees those of no other."""
+    """Let `in_threads` run its tasks in the calling thread, because torch counts operations per thread."""
     with silenced_torch_threads():
         before, _silenced.before = _silenced.before, 1
         try:
@@ -51,16 +50,16 @@ def in_this_thread() -> Iterator[None]:
             _silenced.before = before
 
 
-ARENA_MAX = -8  # of mallopt, as malloc.h has it
+ARENA_MAX = -8  # the parameter M_ARENA_MAX of mallopt, from malloc.h
 
 
 @cache
 def keep_freed_memory() -> None:
-    """Let the C library keep the memory of temporaries for the next ones, in no more pools than there are threads.
+    """Let the C library reuse freed memory, in at most one arena per thread (at least two).
 
-    glibc gives it back to the system at once, and fetching it anew costs more than what is computed in it, until a
-    block of this size has been freed: from then on it keeps that much. It keeps it in up to eight arenas for each core;
-    as threads come and go, all of these would fill up in time.
+    By default glibc returns large freed blocks to the system at once, and to request them again costs more than to
+    compute in them. After a block of 30 MiB was freed once, glibc keeps blocks of up to that size. It keeps them in up
+    to eight arenas for each core, and changing threads would fill all of them in time.
     """
     import torch
 
@@ -70,14 +69,14 @@ def keep_freed_memory() -> None:
 
 
 def in_threads(function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-    """[function(task) for task in tasks], by as many threads as PyTorch has; each does its part alone."""
+    """Return [function(task) for task in tasks], computed by as many threads as PyTorch has."""
     import torch
 
     keep_freed_memory()
     inference = torch.is_inference_mode_enabled()
 
     def run(task: T) -> R:
-        with torch.inference_mode(inference), torch.no_grad():  # modes belong to a thread
+        with torch.inference_mode(inference), torch.no_grad():  # a new thread does not inherit these modes
             return function(task)
 
     number = min(len(tasks), getattr(_silenced, "before", torch.get_num_threads()))

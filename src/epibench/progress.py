@@ -21,7 +21,7 @@ class Reporter(Protocol):
     """Receives progress and messages of a run."""
 
     def step(self, name: str, total: int, done: int = 0) -> AbstractContextManager[Advance]:
-        """Begin a step of `total` units, of which `done` are done already; the context gives its `Advance`."""
+        """Begin a step of `total` units, of which `done` are finished. The context gives its `Advance`."""
 
     def say(self, text: str) -> None:
         """Receive a message of one line."""

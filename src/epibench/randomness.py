@@ -1,8 +1,8 @@
-"""Random numbers as a pure function of a key and a counter, the same for any stacking and any order.
+"""Random numbers as a pure function of a key and a counter.
 
-A key names what the numbers are for (seed, method, member, purpose); the counter numbers them. So a member trained
-alone sees the numbers that it sees among a thousand, and training that was stopped goes on from its step number alone.
-The generator is SplitMix64 (Steele, Lea, Flood 2014) read at any position.
+The key is a hash of seed, method, member and purpose. The counter numbers the values of a key. A member sees the same
+numbers whether it is trained alone or in a stack, and training resumes from its step number alone. The generator is
+SplitMix64 (Steele, Lea, Flood 2014), read at any position.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOW = 2**32 - 1
 
 
 def key(seed: int, *names: str | int) -> int:
-    """A signed 64-bit key for what the names say; different names give unrelated numbers."""
+    """Return a signed 64-bit hash of the seed and the names."""
     text = "/".join(str(name) for name in (seed, *names))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
@@ -64,7 +64,7 @@ def _uniform(drawn: Tensor) -> Tensor:
 def normal(keys: Tensor, start: int, count: int) -> Tensor:
     """Standard normal numbers, (key, 2, count) float32: two for each counter, by Box and Muller."""
     both = bits(keys, start, count)
-    # + ½: the logarithm never sees 0, and the largest number that can come out is 6.8.
+    # + ½: the argument of the logarithm is never 0, and the largest possible result is 6.8.
     radius = (both >> 32).bitwise_and_(_LOW).to(torch.float32).add_(0.5).mul_(2**-32).log_().mul_(-2).clamp_(min=0)
     radius = radius.sqrt_()
     angle = both.bitwise_and_(_LOW).to(torch.float32).mul_(2 * math.pi * 2**-32)

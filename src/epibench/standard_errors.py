@@ -1,4 +1,4 @@
-"""How many of the draws behind a mean are independent, and the standard errors that follow."""
+"""The number of independent draws behind a mean, and its standard error."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from epibench.results import PoolSize
 
 
 def independent_draws(num_draws: int, members: int, pool: PoolSize) -> int:
-    """Draws that share no network: those of one network, or sets that overlap, say the same thing twice."""
+    """Return the number of draws that share no network. Draws of one network, or overlapping sets, are dependent."""
     if pool.num_groups:
-        # The first draws are of the first networks: a network may be drawn from several times before the next.
+        # Draws are in order of networks: several draws may come from one network before the first of the next.
         networks = pool.num_networks or pool.num_groups
         most = min(networks, -(-num_draws * networks // pool.num_groups))
     else:
-        # Draws may mix the members of several networks, but there are no more independent members than networks.
+        # A draw may mix members of several networks, but at most as many members as networks are independent.
         most = min(pool.num_members, pool.num_networks or pool.num_members) // max(members, 1)
     return max(min(num_draws, most), min(num_draws, 1))
 
@@ -27,10 +27,17 @@ def standard_error(std: float | None, num_independent: int) -> float | None:
 def points_backwards(
     given: float | None, inverted: float | None, noise: float | None, bound: float = 0.0
 ) -> bool | None:
-    """Whether an uncertainty ranks errors better when it is turned round, by its AUSE as given and inverted.
+    """Return whether the inverted uncertainty ranks errors better than the given one.
 
-    noise: the standard deviation of the AUSE of an uncertainty that knows nothing; turned round, it is off by as much
-    the other way. None where the two cannot be told apart: within three standard deviations, or the numerical error.
+    Args:
+        given: AUSE of the uncertainty.
+        inverted: AUSE of the inverted uncertainty.
+        noise: Standard deviation of the AUSE of a random uncertainty. The AUSE of its inverse deviates by the same
+            amount in the other direction, so that their difference has twice this deviation.
+        bound: Numerical error of the difference.
+
+    Returns:
+        Whether `inverted` is smaller; None if the difference lies within three standard deviations or the bound.
     """
     if given is None or inverted is None:
         return None

@@ -1,8 +1,8 @@
-"""SIGTERM, which schedulers send some time before they kill: work saves where it stands and ends with status 143.
+"""SIGTERM: save the state of the work and end with status 143.
 
-A command obeys it from its beginning to its end (`obeyed`). Where nothing can be saved, `Stopped` is raised at once, as
-Ctrl-C raises KeyboardInterrupt. Work that goes in steps (`in_steps`) is not torn apart: after each step it asks
-`asked()`, saves, and calls `check()`. Processes that work for this one are told, too, and do the same.
+Schedulers send SIGTERM some time before they kill a process. A command handles it within `obeyed`. Outside of steps the
+handler raises `Stopped` at once, as Ctrl-C raises KeyboardInterrupt. Work within `in_steps` is not interrupted within a
+step: after each step it calls `asked()`, saves, and calls `check()`. The handler sends SIGTERM to child processes, too.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from multiprocessing.process import BaseProcess
 from types import FrameType
 
 STATUS = 128 + signal.SIGTERM
-GRACE_SECONDS = 20  # for the step that is being taken, and to save; schedulers kill after 30 or more
-SAME_SECONDS = 1.0  # timeout(1) sends its signal to the process and to its group: that is one wish, not two
+GRACE_SECONDS = 20  # to finish the current step and to save; schedulers kill after 30 or more
+SAME_SECONDS = 1.0  # timeout(1) signals the process and its group: two signals that count as one
 
 
-class Stopped(BaseException):  # no error, as KeyboardInterrupt is none
-    """SIGTERM has come, and what is to be saved is saved."""
+class Stopped(BaseException):  # not an Exception, like KeyboardInterrupt
+    """SIGTERM has arrived, and the work is saved."""
 
 
 @dataclass
 class _Request:
-    """Whether this process was asked to stop, and when; process: who obeys, as forked ones inherit the handler."""
+    """The time of SIGTERM, and the process that handles it: forked processes inherit the handler."""
 
     process: int = 0
     at: float | None = None
     worker: bool = False
-    steps: int = 0  # depth of what goes in steps
+    steps: int = 0  # depth of nested `in_steps`
 
 
 _request = _Request()
 
 
 def asked() -> bool:
-    """Whether work is to stop after this step."""
+    """Return whether SIGTERM has arrived, so that work must stop after this step."""
     return _request.at is not None
 
 
 def check() -> None:
-    """Stop here, if that was asked for."""
+    """Raise `Stopped` if SIGTERM has arrived."""
     if asked():
         raise Stopped
 
 
 @contextmanager
 def in_steps() -> Iterator[None]:
-    """Work that asks after every step whether to stop; it is not interrupted within one, unless that takes too long."""
+    """Delay `Stopped` to the end of a step of the work, for at most `GRACE_SECONDS`."""
     check()
     _request.steps += 1
     try:
@@ -65,7 +65,10 @@ def in_steps() -> Iterator[None]:
 
 @contextmanager
 def obeyed() -> Iterator[None]:
-    """SIGTERM stops what is done meanwhile, a second one at once. Only the main thread can set that."""
+    """Handle SIGTERM within the context; a second signal ends the process at once.
+
+    Only the main thread can set handlers. In other threads the context has no effect.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -81,12 +84,12 @@ def obeyed() -> Iterator[None]:
 
 
 def obey_as_worker() -> None:
-    """The same for a process that works for another, which may send the signal again; from now on."""
+    """Handle SIGTERM in a child process from now on. Repeated signals of the parent are ignored."""
     _obey(_Request(os.getpid(), worker=True))
 
 
 def leave_to_parent(worker: int = 0) -> None:
-    """For a process that only loads data: the one that it loads for decides when it ends."""
+    """Ignore SIGTERM in a process that loads data: its parent ends it."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
@@ -114,7 +117,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _stop_late(number: int, frame: FrameType | None) -> None:
-    """The step takes too long: what was saved last must do."""
+    """Stop within a step that takes too long: work after the last save is lost."""
     if _request.process == os.getpid():
         for child in workers():
             child.kill()
@@ -122,5 +125,5 @@ def _stop_late(number: int, frame: FrameType | None) -> None:
 
 
 def workers() -> list[BaseProcess]:
-    """The processes that work for this one; those that load data end with it."""
+    """Return the child processes, except daemons: processes that load data end with this one."""
     return [child for child in multiprocessing.active_children() if not child.daemon]

@@ -1,4 +1,4 @@
-"""Random crops, flips, scales, colours and thinner sparse depth of training samples, a function of the sample's key."""
+"""Augmentation of training samples as a function of the sample's key: crops, flips, scales, colours, sparse depth."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from epibench.data.opencv import Pairs, bilinear, nearest, neighbours
 from epibench.errors import InputError
 
 IMAGE, DEPTH = "image", "sparse_depth"
-NUMBERS = 5  # random ones that decide about a sample as a whole
+NUMBERS = 5  # random numbers of a sample as a whole
 
-# What happens at strength 1: factors are base^number for a random number from −1 to 1. Light is only taken away: more
-# of it would turn sky and road white, and an exponent of gamma below 1 brightens without that.
+# Changes at strength 1: factors are base^number for a random number from −1 to 1. Light only decreases: more
+# light would turn sky and road white, and a gamma exponent below 1 brightens without that.
 GAMMA, CONTRAST, TEMPERATURE, HUE = 2.5, 2.0, 1.3, math.pi / 3
 DARKEST = 0.33  # factor of the light
 LARGEST_BLUR = 2.0  # standard deviation in pixels
 LARGEST_NOISE = 20.0  # standard deviation in levels of 0 … 255
-# Counters far behind those of the sample as a whole and of its sparse points.
+# Counters far beyond the counters of the sample as a whole and of its sparse points.
 COLOUR_COUNTER, NOISE_COUNTER, SPARSE_COUNTER = 2**40, 2**41, 2**42
 COLOUR_NUMBERS = 11
 
@@ -40,9 +40,9 @@ _FROM_CHROMA = torch.linalg.inv(_TO_CHROMA)
 
 @dataclass(frozen=True)
 class Colours:
-    """How far colours are changed (0 … 1), and how likely an image is turned grey, blurred or made noisy.
+    """Strength of colour changes (0 … 1), and probabilities of a grey, blurred or noisy image.
 
-    So a network does not learn how one camera sees the world. 0 leaves the image as it is.
+    With colour changes a network does not learn the colours of one camera. With 0 the image is unchanged.
     """
 
     strength: float = 0.0
@@ -51,7 +51,7 @@ class Colours:
     noise: float = 0.0
 
     def drawn(self, key: int) -> ColourChange:
-        """What happens to an image with that key."""
+        """Return the colour change of a key."""
         numbers = randomness.uniform(torch.tensor([key]), COLOUR_COUNTER, COLOUR_NUMBERS)[0].tolist()
         gamma, contrast, temperature, saturation, hue = (self.strength * (2 * number - 1) for number in numbers[:5])
         light = DARKEST ** (self.strength * numbers[5])
@@ -65,7 +65,7 @@ class Colours:
         )
 
     def __call__(self, image: Tensor, key: int) -> Tensor:
-        """The changed image, (3, height, width) uint8 as before; the same for the same key."""
+        """Return the changed image, (3, height, width) uint8; the same for the same key."""
         if self == UNCHANGED:
             return image
         change = self.drawn(key)
@@ -79,10 +79,14 @@ class Colours:
 
 @dataclass(frozen=True)
 class ColourChange:
-    """What a key does to the colours of an image, in this order.
+    """The colour change of a key, applied in this order.
 
-    gamma: exponent of the levels; matrix: (3, 3) of all that is linear; contrast: factor about the mean level; blur and
-    noise: standard deviations in pixels and in levels, 0 for none.
+    Args:
+        gamma: Exponent of the levels.
+        matrix: (3, 3), all linear changes.
+        contrast: Factor about the mean level.
+        blur: Standard deviation in pixels; 0 for none.
+        noise: Standard deviation in levels; 0 for none.
     """
 
     gamma: float
@@ -92,10 +96,10 @@ class ColourChange:
     noise: float
 
     def coloured(self, image: Tensor) -> Tensor:
-        """Gamma by a table; all the rest but blur and noise is one matrix and one offset."""
+        """Return the image after gamma, by a table, and the linear changes, by one matrix and one offset."""
         table = 255 * torch.linspace(0, 1, 256).pow(self.gamma) if self.gamma != 1 else torch.arange(256.0)
         values = table[image.long()]
-        # Contrast is about the mean level of what the matrix makes, so that it is kept.
+        # Contrast is about the mean level after the matrix, so that this level does not change.
         offset = (1 - self.contrast) * float((self.matrix @ values.mean((1, 2))).mean())
         changed: Tensor = (self.contrast * self.matrix) @ values.flatten(1) + offset
         return changed.view_as(values)
@@ -108,13 +112,20 @@ UNCHANGED = Colours()
 class Augment:
     """Scale, crop and flip a sample, thin out its sparse depth, and change its colours.
 
-    crop: height and width, None keeps the size; pad: an image that is smaller than the crop lies anywhere in it,
-    surrounded with its mean colour, where nothing is valid. scale: smallest and largest factor; scale_step: only these
-    steps from the smallest on; scale_rule: `centre` takes classes from the nearest centre and averages the pixels of an
-    image that becomes smaller, `opencv` scales as OpenCV does. An image that is enlarged shows things nearer: depth is
-    divided by the factor. Depth and classes are never mixed between pixels. sparse_share: sparse depth is drawn anew
-    from the target, every pixel with that probability. thin: smallest and largest share of the sparse points that is
-    kept, so that a network meets scans of any density.
+    An enlarged image shows things nearer: depth is divided by the factor. Depth and classes of pixels are never mixed.
+
+    Args:
+        crop: Height and width; None keeps the size.
+        flip: Whether half of the samples are mirrored.
+        scale: Smallest and largest factor.
+        thin: Smallest and largest share of the sparse points that is kept, so that scans have varying densities.
+        scale_step: Step of factors from the smallest one; None: any factor.
+        scale_rule: `centre` takes classes from the nearest centre and averages pixels of images that become smaller;
+            `opencv` scales as OpenCV does.
+        pad: Whether an image that is smaller than the crop lies anywhere in it, surrounded with invalid pixels of its
+            mean colour.
+        sparse_share: Probability of a target's pixel to become a sparse point, instead of the sample's sparse depth.
+        colours: Colour changes.
     """
 
     crop: tuple[int, int] | None = None
@@ -128,7 +139,7 @@ class Augment:
     colours: Colours = UNCHANGED
 
     def __call__(self, sample: Batch, key: int) -> Batch:
-        """The augmented sample; the same for the same key."""
+        """Return the augmented sample; the same for the same key."""
         height, width = sample.target.shape[-2:]
         at = self.placed(height, width, key)
         sample = rescaled(sample, at.factor, at.rows, at.columns, self.scale_rule)
@@ -142,9 +153,9 @@ class Augment:
         return sample.each(lambda values: values.flip(-1)) if at.flip else sample
 
     def placed(self, height: int, width: int, key: int) -> Placement:
-        """Which part of an image of that size is used, and how; a part of the crop's size of the enlarged image.
+        """Return the part of an image of this size that is used, and its place in the result.
 
-        Where the crop is larger than the image, the numbers that place it say where in it the image lies.
+        If the crop is larger than the image, the image lies at a random place in the crop.
         """
         scale, row, column, flip, share = randomness.uniform(torch.tensor([key]), 0, NUMBERS)[0].tolist()
         factor = self._factor(scale)
@@ -171,17 +182,24 @@ class Augment:
         low, high = self.scale
         if self.scale_step is None:
             return low + number * (high - low)
-        # The last step counts though 0.5 + 16 · 0.1 lies above 2.1 in floating point.
+        # The tolerance includes the last step: 0.5 + 16 · 0.1 exceeds 2.1 in floating point.
         steps = 1 + int((high - low) / self.scale_step + 1e-6)
         return round(low + int(number * steps) * self.scale_step, 9)
 
 
 @dataclass(frozen=True)
 class Placement:
-    """What a key decides about a sample, besides its colours.
+    """The decisions of a key about a sample, except its colours.
 
-    size: of what comes out; rows, columns: the part of the enlarged image that is used; above, before: where in the
-    result it lies; share: of sparse points that are kept.
+    Args:
+        factor: Factor of the size.
+        size: Size of the result.
+        rows: Rows of the enlarged image that are used.
+        columns: Columns of the enlarged image that are used.
+        above: Rows of the result above the image.
+        before: Columns of the result before the image.
+        flip: Whether the sample is mirrored.
+        share: Share of sparse points that is kept.
     """
 
     factor: float
@@ -201,7 +219,7 @@ def rescaled(
     columns: slice = slice(None),
     rule: ScaleRule = "centre",
 ) -> Batch:
-    """The sample enlarged by a factor, and some rows and columns of it; depth shrinks by the factor."""
+    """Return some rows and columns of the sample enlarged by a factor. Depth shrinks by the factor."""
     if factor == 1.0:
         return sample.each(lambda values: values[..., rows, columns])
     height, width = sample.target.shape[-2:]
@@ -217,7 +235,7 @@ def rescaled(
         if rule == "opencv":
             return bilinear(values, _gather_along(-1, width, factor, columns), _gather_along(-2, height, factor, rows))
         smooth = values.float()
-        # Many times faster than torch's, but one pixel in 10,000 is rounded differently: results of depth keep theirs.
+        # Many times faster than torch's, but it rounds one pixel in 10,000 differently. Depth keeps torch's results.
         if factor > 1 and not depth:  # of some rows and columns alone: a crop is a small part of a large image
             smooth = _between(_between(smooth, -2, size[0], rows), -1, size[1], columns)
         else:
@@ -234,12 +252,12 @@ def rescaled(
 
 
 def scaled_length(length: int, factor: float) -> int:
-    """Height or width of an image that is enlarged by a factor."""
+    """Return the height or width of an image that is enlarged by a factor."""
     return max(1, round(factor * length))
 
 
 def nearest_pixels(length: int, factor: float, rule: ScaleRule) -> Tensor:
-    """The source pixel of each scaled pixel along one axis, int64."""
+    """Return the source pixel of each scaled pixel along one axis, int64."""
     wanted = scaled_length(length, factor)
     return nearest(length, wanted, factor) if rule == "opencv" else _nearest_centres(length, wanted)
 
@@ -264,7 +282,7 @@ def _gather_along(axis: int, length: int, factor: float, part: slice) -> Callabl
 
 
 def _between(values: Tensor, axis: int, wanted: int, part: slice) -> Tensor:
-    """Interpolated along one axis, where pixels are areas: `align_corners=False` of torch."""
+    """Interpolate along one axis, with pixels as areas: torch's `align_corners=False`."""
     length = values.shape[axis]
     positions = (torch.arange(wanted, dtype=torch.float32)[part] + 0.5) * (length / wanted) - 0.5
     before = positions.clamp_(0, length - 1).long()
@@ -274,7 +292,7 @@ def _between(values: Tensor, axis: int, wanted: int, part: slice) -> Tensor:
 
 
 def padded(sample: Batch, size: tuple[int, int], above: int, before: int) -> Batch:
-    """The sample in a larger frame of that size and of the image's mean colour; nothing in it is valid."""
+    """Return the sample in a larger frame of the image's mean colour. Frame pixels are invalid."""
     height, width = sample.target.shape[-2:]
     if (height, width) == size:
         return sample
@@ -294,7 +312,7 @@ def padded(sample: Batch, size: tuple[int, int], above: int, before: int) -> Bat
 
 
 def sampled(sample: Batch, share: float, key: int) -> Batch:
-    """The sample with sparse depth that is drawn from its target: every valid pixel with that probability."""
+    """Return the sample with sparse depth from its target: every valid pixel with this probability."""
     valid = sample.valid
     drawn = randomness.uniform(torch.tensor([key], device=valid.device), SPARSE_COUNTER, valid.numel())[0] < share
     sparse = torch.where(drawn.view_as(valid) & valid, sample.target, 0).to(sample.target.dtype)
@@ -302,7 +320,7 @@ def sampled(sample: Batch, share: float, key: int) -> Batch:
 
 
 def thinned(sample: Batch, share: float, key: int) -> Batch:
-    """The sample with about that share of its sparse points."""
+    """Return the sample with about this share of its sparse points."""
     if share >= 1.0 or DEPTH not in sample.inputs:
         return sample
     sparse = sample.inputs[DEPTH]
@@ -314,9 +332,14 @@ def thinned(sample: Batch, share: float, key: int) -> Batch:
 
 
 def colour_matrix(saturation: float, hue: float, temperature: float) -> Tensor:
-    """What saturation (1 as it is, 0 grey), a turn of the hue and a warmer light (factor of red over green) do to RGB.
+    """Return the matrix of saturation, hue and temperature for RGB, (3, 3) float32.
 
-    (3, 3) float32. Grey stays grey under the first two.
+    Grey stays grey under the first two.
+
+    Args:
+        saturation: 1 for no change, 0 for grey.
+        hue: Rotation of the hue in radians.
+        temperature: Factor of red, and of 1/blue.
     """
     cosine, sine = saturation * math.cos(hue), saturation * math.sin(hue)
     turn = torch.tensor([[1, 0, 0], [0, cosine, -sine], [0, sine, cosine]], dtype=torch.float64)
@@ -326,7 +349,7 @@ def colour_matrix(saturation: float, hue: float, temperature: float) -> Tensor:
 
 
 def blurred(values: Tensor, deviation: float) -> Tensor:
-    """A Gaussian blur of (channel, height, width) float32; edges are repeated outwards."""
+    """Blur (channel, height, width) float32 by a Gaussian; edges are repeated outwards."""
     weights = blur_weights(deviation)
     reach = len(weights) // 2
     if reach == 0:
@@ -341,7 +364,7 @@ def blurred(values: Tensor, deviation: float) -> Tensor:
 
 
 def blur_weights(deviation: float) -> list[float]:
-    """What pixels count in a Gaussian blur along one axis; their number is odd, their sum 1."""
+    """Return the odd number of weights of a Gaussian blur along one axis; their sum is 1."""
     reach = math.ceil(2.5 * deviation)
     weights = [math.exp(-0.5 * (offset / max(deviation, 1e-9)) ** 2) for offset in range(-reach, reach + 1)]
     total = sum(weights)

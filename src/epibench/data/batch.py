@@ -1,4 +1,4 @@
-"""What a data set is, and what it yields: inputs, target, and which pixels count."""
+"""The contract of data sets: samples with inputs, target and valid mask."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """A sample, or with one more axis in front, several.
+    """A sample; or several samples, with one more axis in front.
 
-    inputs: by name, as `image` (channel, height, width) uint8 and `sparse_depth` (1, height, width) float32 in metres,
-    0 where there is none; target: (height, width), float32 or int64 classes; valid: (height, width) bool, which pixels
-    of the target count. What the target holds elsewhere has no meaning.
+    The target has no meaning where it is not valid.
+
+    Args:
+        inputs: Inputs by name, e.g. `image` (channel, height, width) uint8 and `sparse_depth` (1, height, width)
+            float32 in metres, 0 without a point.
+        target: (height, width), float32 or int64 classes.
+        valid: (height, width) bool, the pixels of the target that count.
     """
 
     inputs: Mapping[str, Tensor]
@@ -29,15 +33,15 @@ class Batch:
     valid: Tensor
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
-        """The same on another device."""
+        """Return the batch on another device."""
         return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Batch:
-        """The same in memory from which copies to a GPU can run beside its work."""
+        """Return the batch in pinned memory, from which a GPU copies in parallel to its work."""
         return self.each(lambda tensor: tensor.pin_memory())
 
     def each(self, function: Callable[[Tensor], Tensor]) -> Batch:
-        """The same change to every tensor."""
+        """Return the batch with a function applied to every tensor."""
         inputs = {name: function(tensor) for name, tensor in self.inputs.items()}
         return Batch(inputs, function(self.target), function(self.valid))
 
@@ -48,14 +52,14 @@ TARGET, VALID = ".target", ".valid"  # beside the names of inputs
 
 @dataclass(frozen=True)
 class Packed:
-    """A batch as one tensor of bytes, which processes and devices hand over faster than one for each of its tensors."""
+    """A batch as one tensor of bytes, which processes and devices transfer faster than several tensors."""
 
     content: Tensor
     layout: Layout
 
     @classmethod
     def of(cls, batch: Batch) -> Packed:
-        """The batch, packed; its tensors begin at multiples of 64 bytes."""
+        """Return the packed batch, whose tensors begin at multiples of 64 bytes."""
         import torch
 
         tensors = {TARGET: batch.target, VALID: batch.valid, **batch.inputs}
@@ -76,17 +80,17 @@ class Packed:
 
     @property
     def batch(self) -> Batch:
-        """The batch; its tensors lie in the one of bytes."""
+        """The batch, with tensors as views of the bytes."""
         views = self._views()
         target, valid = views.pop(TARGET), views.pop(VALID)
         return Batch(views, target, valid)
 
     def pin_memory(self) -> Packed:
-        """The same in memory from which copies to a GPU can run beside its work."""
+        """Return it in pinned memory, from which a GPU copies in parallel to its work."""
         return Packed(self.content.pin_memory(), self.layout)
 
     def to(self, device: torch.device | str) -> Packed:
-        """The same on another device."""
+        """Return it on another device."""
         return Packed(self.content.to(device, non_blocking=True), self.layout)
 
 
@@ -96,14 +100,14 @@ def _room(size: int) -> int:
 
 @dataclass(frozen=True)
 class Points:
-    """What small networks learn from. inputs: (point, feature) float32; target: (point,), float32 or int64 classes."""
+    """Training data of small networks. inputs: (point, feature) float32; target: (point,), float32 or int64 classes."""
 
     inputs: Tensor
     target: Tensor
 
 
 class Samples(Protocol):
-    """A data set: samples by number."""
+    """A data set: samples by index."""
 
     def __len__(self) -> int: ...
 
@@ -111,24 +115,24 @@ class Samples(Protocol):
 
 
 class LabelledSamples(Samples, Protocol):
-    """A data set for segmentation: its targets are numbers of these classes."""
+    """A data set for segmentation, whose targets are indices of its classes."""
 
     @property
     def classes(self) -> ClassTable:
-        """What the targets stand for."""
+        """The classes of the targets."""
 
     def frame_id(self, index: int) -> str:
-        """What a frame is called."""
+        """Return the name of a frame."""
 
 
 def notes_on(samples: Samples) -> list[str]:
-    """The `notes` of a data set: sentences for results and pages, usually none."""
+    """Return the `notes` of a data set: sentences for results and pages, usually none."""
     notes = getattr(samples, "notes", ())
     return [str(note) for note in notes] if isinstance(notes, list | tuple) else []
 
 
 def stack(samples: Sequence[Batch]) -> Batch:
-    """Samples of one size as one batch; the `collate_fn` of a DataLoader."""
+    """Stack samples of one size into a batch; the `collate_fn` of a DataLoader."""
     import torch
 
     return Batch(
@@ -139,7 +143,7 @@ def stack(samples: Sequence[Batch]) -> Batch:
 
 
 def check_index(index: int, length: int, name: str) -> int:
-    """The index as Python's own; negative ones are out of range, too."""
+    """Return a valid index as an int; negative indices are out of range."""
     index = operator.index(index)
     if not 0 <= index < length:  # ends a for loop over the data set
         raise IndexError(f"{name} has frames 0 to {length - 1}, not {index}")
@@ -147,12 +151,12 @@ def check_index(index: int, length: int, name: str) -> int:
 
 
 def first_samples(samples: Samples, number: int | None) -> Samples:
-    """The first so many samples, or all."""
+    """Return the first `number` samples; None: all."""
     return samples if number is None or number >= len(samples) else FirstSamples(samples, number)
 
 
 class SamplesView:
-    """A data set seen in another way; its names, its classes and all else are those of the data set."""
+    """A changed view of a data set. Other attributes, e.g. names and classes, are the data set's."""
 
     def __init__(self, samples: Samples):
         self.samples = samples
@@ -161,7 +165,7 @@ class SamplesView:
         return len(self.samples)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "samples":  # while it is unpickled, there are no samples yet
+        if name.startswith("__") or name == "samples":  # while it is unpickled, `samples` does not exist yet
             raise AttributeError(name)
         return getattr(self.samples, name)
 

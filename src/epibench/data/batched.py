@@ -1,12 +1,11 @@
-"""Augmentation of whole batches on the device that trains: what a sample's key decides is what `augment.py` decides.
+"""Augmentation of whole batches on the training device, with the decisions of `augment.py` for each key.
 
-Loading processes cut out the pixels of an image that its crop is made of (`Cut`), and send them with a plan: the
-numbers that the key decides. Resampling, padding, sparse points, colours and flips are then done for all samples of a
-batch at once (`finish`); on a GPU as one graph of kernels, because to launch each of them takes the host longer than
-the GPU takes to do it.
+Loading processes cut out the pixels that a crop needs (`Cut`), and send them with a plan: the numbers that the key
+decides. `finish` then resamples, pads, recolours and flips all samples of a batch at once, and chooses sparse points.
+On a GPU it is one graph of kernels, because single launches take the host longer than the GPU's work.
 
-Classes, depth, sparse points and which pixels count are those of the CPU, bit for bit. Levels of images may be rounded
-to the neighbouring one, because sums are taken in another order; where noise is added, after another rounding of it.
+Classes, depth, sparse points and valid pixels equal the CPU's, bit for bit. Levels of images may be rounded to the
+neighbouring level, because sums have another order. With noise, the noise may be rounded differently, too.
 """
 
 from __future__ import annotations
@@ -43,19 +42,28 @@ from epibench.data.decoded import widened
 from epibench.data.images import ScaleRule
 from epibench.data.opencv import bilinear, neighbours
 
-PLAN, ROWS, COLUMNS = "plan", "rows", "columns"  # travel as inputs beside the pixels
-# The numbers of a plan, float64: of rows and then of columns, of the sample, of its colours and their matrix.
+PLAN, ROWS, COLUMNS = "plan", "rows", "columns"  # inputs that accompany the pixels
+# The numbers of a plan, float64: of rows, of columns, of the sample, of its colours and their matrix.
 OF_AXIS = ("length", "ratio", "start", "used", "margin", "corner")
 OF_SAMPLE = ("factor", "share", "flip", "key_high", "key_low", "gamma", "contrast", "noise")
 UNCOLOURED = ColourChange(1.0, torch.eye(3), 1.0, 0.0, 0.0)
 REACH = len(blur_weights(LARGEST_BLUR)) // 2
-EVEN = 64  # windows of different sizes are filled up to multiples of it, so that few sizes occur
-MOST_GRAPHS = 8  # of as many sizes
+EVEN = 64  # windows of different sizes are padded to multiples of it, so that few sizes occur
+MOST_GRAPHS = 8  # largest number of graphs, one for each size
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What happens along one axis: `part` of the pixels that `length` become, `margin` into the `wanted`."""
+    """The resampling along one axis: a `part` of the scaled pixels lies behind a `margin` in the result.
+
+    Args:
+        length: Pixels of the image.
+        factor: Factor of the size.
+        rule: Rule of the resampling.
+        part: Part of the scaled image that is used.
+        margin: Pixels of the result before the image.
+        wanted: Pixels of the result.
+    """
 
     length: int
     factor: float
@@ -66,12 +74,12 @@ class Axis:
 
     @property
     def ratio(self) -> float:
-        """Pixels of the image for one of the scaled image."""
+        """Pixels of the image for one pixel of the scaled image."""
         return 1 / self.factor if self.rule == "opencv" else self.length / scaled_length(self.length, self.factor)
 
     @property
     def needed(self) -> slice:
-        """The pixels that the part is made of, and perhaps one or two more."""
+        """The pixels that the part needs, and at most a few more."""
         if self.factor == 1:
             return self.part
         reach = 1 + max(1.0, self.ratio)
@@ -80,7 +88,7 @@ class Axis:
 
     @property
     def nearest(self) -> Tensor:
-        """Of every wanted pixel the nearest among those that are needed, (wanted,) int64; 0 in the margins."""
+        """For every pixel of the result the nearest needed pixel, (wanted,) int64; 0 in the margins."""
         found = torch.zeros(self.wanted, dtype=torch.int64)
         used = nearest_pixels(self.length, self.factor, self.rule)[self.part] - self.needed.start
         found[self.margin : self.margin + len(used)] = used
@@ -88,19 +96,19 @@ class Axis:
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """As in a plan."""
+        """The axis' numbers in a plan."""
         used = self.part.stop - self.part.start
         return self.length, self.ratio, self.part.start, used, self.margin, self.needed.start
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The first part of an augmentation: a sample and its key become the pixels that are needed, and a plan."""
+    """The first part of an augmentation: cuts out the pixels that a sample needs, and adds a plan."""
 
     augment: Augment
 
     def __call__(self, sample: Batch, key: int) -> Batch:
-        """The needed pixels of every tensor; plan, nearest rows and columns as further inputs."""
+        """Return the needed pixels of every tensor, with plan, nearest rows and columns as further inputs."""
         augment, (height, width) = self.augment, sample.target.shape[-2:]
         at = augment.placed(height, width, key)
         rows = Axis(height, at.factor, augment.scale_rule, at.rows, at.above, at.size[0])
@@ -116,12 +124,12 @@ class Cut:
 
 
 def sizes(cut: Batch) -> list[tuple[int, ...]]:
-    """What samples that are joined have in common: the size of what will come out."""
+    """Return the size of the result, which joined samples have in common."""
     return [(len(cut.inputs[ROWS]), len(cut.inputs[COLUMNS]))]
 
 
 def joined(cuts: Sequence[Batch]) -> Batch:
-    """What was cut from several samples as one batch; the rest of smaller windows is filled up, and never looked at."""
+    """Join the cut parts of several samples into a batch. Smaller windows are padded with unused pixels."""
     names = cuts[0].inputs
     return Batch(
         {name: _stacked([cut.inputs[name] for cut in cuts]) for name in names},
@@ -148,12 +156,12 @@ class Plan:
         self.numbers, self.device = numbers, numbers.device
 
     def axis(self, axis: int) -> dict[str, Tensor]:
-        """The numbers of rows (0) or columns (1), (sample, 1)."""
+        """Return the numbers of rows (0) or columns (1), (sample, 1)."""
         first = axis * len(OF_AXIS)
         return {name: self.numbers[:, first + place, None] for place, name in enumerate(OF_AXIS)}
 
     def of(self, name: str, axes: int = 0) -> Tensor:
-        """A number of every sample, with so many axes behind."""
+        """Return a number of every sample, with `axes` more axes."""
         return self.numbers[:, 2 * len(OF_AXIS) + OF_SAMPLE.index(name)].view(-1, *[1] * axes)
 
     @property
@@ -163,25 +171,25 @@ class Plan:
 
     @property
     def matrix(self) -> Tensor:
-        """Of the colours, (sample, 3, 3) float32."""
+        """The colour matrices, (sample, 3, 3) float32."""
         first = 2 * len(OF_AXIS) + len(OF_SAMPLE)
         return self.numbers[:, first : first + 9].view(-1, 3, 3).float()
 
     @property
     def blur(self) -> Tensor:
-        """What pixels count in the blur along one axis, (2 · REACH + 1, sample) float32."""
+        """The weights of the blur along one axis, (2 · REACH + 1, sample) float32."""
         return self.numbers[:, -(2 * REACH + 1) :].T.float()
 
 
 class Finisher:
-    """`finish` on a device, of batches that arrive packed; what it returns on a GPU is overwritten by the next one."""
+    """`finish` on a device, for packed batches. On a GPU the next call overwrites the result."""
 
     def __init__(self, augment: Augment, device: torch.device):
         self.augment, self.device = augment, device
         self.graphs: dict[object, tuple[Packed, Graph[Batch]]] = {}
 
     def __call__(self, cut: Packed) -> Batch:
-        """The augmented batch."""
+        """Return the augmented batch."""
         if cut.layout not in self.graphs:
             there = cut.to(self.device)
             if self.device.type != "cuda" or len(self.graphs) == MOST_GRAPHS:
@@ -193,7 +201,7 @@ class Finisher:
 
 
 def finish(augment: Augment, cut: Batch) -> Batch:
-    """The augmented batch of what was cut: what `augment` makes of each sample alone."""
+    """Return the augmented batch of cut samples: each sample equals the result of `augment`."""
     plan = Plan(cut.inputs[PLAN])
     batch = _resampled(augment, cut, plan)
     inputs, keys = dict(batch.inputs), plan.keys
@@ -212,12 +220,12 @@ def finish(augment: Augment, cut: Batch) -> Batch:
 
 
 def _resampled(augment: Augment, cut: Batch, plan: Plan) -> Batch:
-    """Crops of their size, padded; depth is divided by the factor, and nothing of it or of classes is mixed."""
+    """Return padded crops of their final size. Depth is divided by the factor; depth and classes are not mixed."""
     rows, columns = cut.inputs[ROWS], cut.inputs[COLUMNS]
     inputs = {name: values for name, values in cut.inputs.items() if name not in (PLAN, ROWS, COLUMNS)}
     target = widened(cut.target)
     if augment.scale == (1.0, 1.0) and not augment.pad:
-        return Batch(inputs, target, cut.valid)  # what was cut are the crops
+        return Batch(inputs, target, cut.valid)  # the cut parts are the crops
     sample = torch.arange(len(rows), device=plan.device)[:, None, None]
     factor = plan.of("factor", 2).float()
     inside = _inside(plan, 0, rows.shape[1])[:, :, None] & _inside(plan, 1, columns.shape[1])[:, None, :]
@@ -238,7 +246,7 @@ def _resampled(augment: Augment, cut: Batch, plan: Plan) -> Batch:
 
 
 def _inside(plan: Plan, axis: int, wanted: int) -> Tensor:
-    """Which rows or columns show the image, not a margin, (sample, wanted) bool."""
+    """Return which rows or columns show the image, not a margin, (sample, wanted) bool."""
     numbers = plan.axis(axis)
     place = torch.arange(wanted, device=plan.device) - numbers["margin"]
     return (place >= 0) & (place < numbers["used"])
@@ -246,14 +254,14 @@ def _inside(plan: Plan, axis: int, wanted: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Taps:
-    """The pixels that make a wanted one along an axis, and their weights, (sample, wanted, tap)."""
+    """The pixels of each wanted pixel along an axis, and their weights, (sample, wanted, tap)."""
 
     pixels: Tensor
     weights: Tensor
 
     @classmethod
     def of(cls, augment: Augment, axis: dict[str, Tensor], wanted: int) -> Taps:
-        """Two neighbours, where pixels are areas; where an image is averaged, all that a triangle covers."""
+        """Return two neighbours; for images that become smaller, all pixels under a triangle."""
         place = torch.arange(wanted, device=axis["length"].device) - axis["margin"]
         place = torch.minimum(place.clamp(min=0), axis["used"] - 1) + axis["start"]
         last, corner = axis["length"].long() - 1, axis["corner"].long()[..., None]
@@ -282,16 +290,19 @@ class Taps:
         return cls(torch.minimum(pixels, last[..., None]) - corner, weights)
 
     def gather(self, values: Tensor, axis: int) -> list[tuple[Tensor, Tensor]]:
-        """The values of each tap along one axis (2 or 3), with its weights; values: (sample, channel, row, column)."""
+        """Return the values of each tap along one axis (2 or 3), with its weights.
+
+        values: (sample, channel, row, column).
+        """
         shape, wanted = list(values.shape), self.pixels.shape[1]
         shape[axis] = wanted
         form = (-1, 1, wanted, 1) if axis == 2 else (-1, 1, 1, wanted)
-        inside = self.pixels.clamp(max=values.shape[axis] - 1)  # a tap that was not cut out has the weight 0
+        inside = self.pixels.clamp(max=values.shape[axis] - 1)  # a tap outside the cut part has the weight 0
         parts = [values.gather(axis, pixels.view(form).expand(shape)) for pixels in inside.unbind(2)]
         return list(zip(parts, [each.view(form) for each in self.weights.unbind(2)], strict=True))
 
     def along(self, values: Tensor, axis: int) -> Tensor:
-        """Values, float32, at the wanted places of one axis."""
+        """Return float32 values at the wanted places of one axis."""
         parts = self.gather(values, axis)
         if len(parts) == 2:
             (one, _), (other, weight) = parts
@@ -308,7 +319,7 @@ def _interpolated(values: Tensor, taps: Sequence[Taps], rule: ScaleRule) -> Tens
 
 
 def _framed(image: Tensor, inside: Tensor, augment: Augment) -> Tensor:
-    """With margins of its mean colour around what shows the image."""
+    """Fill the margins with the image's mean colour."""
     if not augment.pad:
         return image
     shown = inside[:, None]
@@ -318,15 +329,15 @@ def _framed(image: Tensor, inside: Tensor, augment: Augment) -> Tensor:
 
 
 def thinned(sparse: Tensor, share: Tensor, keys: Tensor) -> Tensor:
-    """The sparse depth of samples, (sample, 1, height, width), with about a share of its points, (sample, 1)."""
+    """Return the sparse depth of samples, (sample, 1, height, width), with a share of its points, (sample, 1)."""
     points = (sparse != 0).flatten(1)
-    number = points.cumsum(1) - 1  # of a point among those of its sample
+    number = points.cumsum(1) - 1  # of a point within its sample
     kept = randomness.uniform_at(keys[:, None], NUMBERS + number) < share.float()
     return torch.where(kept.view_as(sparse), sparse, 0)
 
 
 def recoloured(image: Tensor, colours: Colours, plan: Plan, keys: Tensor) -> Tensor:
-    """Images with other colours, (sample, 3, height, width) uint8: what `ColourChange` does to each."""
+    """Return recoloured images, (sample, 3, height, width) uint8, as `ColourChange` does."""
     values = 255 * (image.float() / 255).pow(plan.of("gamma", 3).float())
     contrast, matrix = plan.of("contrast").float(), plan.matrix
     level = (matrix * values.mean((2, 3))[:, None]).sum(2).mean(1)

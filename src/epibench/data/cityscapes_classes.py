@@ -1,4 +1,4 @@
-"""The 19 classes of Cityscapes, which Synscapes and our own street scenes have as well."""
+"""The 19 classes of Cityscapes, which Synscapes and street scenes also have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from epibench.data.classes import IGNORE, ClassTable, Colour
 
 
 class CityscapesClass(NamedTuple):
-    """A class that is trained on. label_id: its number in `*_labelIds.png`."""
+    """A class for training. `label_id` is its number in `*_labelIds.png`."""
 
     name: str
     label_id: int
@@ -32,8 +32,8 @@ CITYSCAPES = tuple(
     )
 )
 TRAIN_IDS = {each.name: train_id for train_id, each in enumerate(CITYSCAPES)}
-STATIC_LABEL_ID = 4  # what has no train id: a thing that stands there
-NUM_LABEL_IDS = 34  # of which only some are trained on; −1, a licence plate, is 255 in a file
+STATIC_LABEL_ID = 4  # label id `static`, for pixels without a train id
+NUM_LABEL_IDS = 34  # label ids, of which some have train ids; −1, a licence plate, is 255 in a file
 
 
 def _table(values: Iterable[tuple[int, int]]) -> ClassTable:
@@ -51,14 +51,14 @@ CITYSCAPES_LABEL_IDS = _table(
 
 
 def colours() -> npt.NDArray[np.uint8]:
-    """The official colour of every train id, black for the others, (256, 3)."""
+    """Return the official colour of every train id, (256, 3); black for other values."""
     table = np.zeros((256, 3), np.uint8)
     table[: len(CITYSCAPES)] = [each.colour for each in CITYSCAPES]
     return table
 
 
 def label_ids() -> npt.NDArray[np.uint8]:
-    """The official label id of every train id, `static` for the others, (256,)."""
+    """Return the official label id of every train id, (256,); `static` for other values."""
     table = np.full(256, STATIC_LABEL_ID, np.uint8)
     table[: len(CITYSCAPES)] = [each.label_id for each in CITYSCAPES]
     return table

@@ -1,8 +1,8 @@
-"""From the classes of a model to those of other data: which are common, and how both are counted as those.
+"""Common classes of a model and of data with other classes.
 
-A mapping is a table of pairs (class of the model, class of the domain). Common classes are the connected components of
-that relation: what is one class on one side and several on the other becomes one. Classes without a partner are left
-out: their targets are not counted, and probabilities are those given that a pixel has a common class.
+A mapping is a table of pairs (class of the model, class of the domain). Common classes are its connected components:
+one class on one side and several on the other become one. Classes without a partner are left out: their targets do not
+count, and probabilities are conditional on a common class.
 """
 
 from __future__ import annotations
@@ -32,9 +32,13 @@ KNOWN_NAMES = {table.names: table.name for table in (CITYSCAPES_TRAIN_IDS, CAMVI
 class CommonClasses:
     """Classes that a model and a domain have in common.
 
-    groups: for each, the classes of the model whose probabilities are added; targets: for each class of the domain,
-    its common class, or IGNORE; identity: both have these very classes, so that nothing is to be done; about: in words,
-    what they come from and what is left out.
+    Args:
+        names: Names of the common classes.
+        colours: Colours of the common classes.
+        groups: For each common class, the classes of the model whose probabilities are added.
+        targets: For each class of the domain, its common class or IGNORE.
+        identity: Whether model and domain have exactly these classes.
+        about: Text about the origin of the pairs and the omitted classes.
     """
 
     names: tuple[str, ...]
@@ -53,9 +57,9 @@ class CommonClasses:
 def common_classes(
     model: ClassTable, domain: ClassTable, pairs: Iterable[tuple[str, str]] | None = None
 ) -> CommonClasses:
-    """Common classes by these pairs (class of the model, class of the domain).
+    """Return the common classes by pairs (class of the model, class of the domain).
 
-    Without pairs: by the built-in table, if there is one for both; otherwise those of equal names.
+    Without pairs, the built-in table for both is used; without such a table, classes of equal names are pairs.
     """
     pairs, origin = (tuple(pairs), "by the given mapping") if pairs is not None else known_pairs(model, domain)
     for pair in pairs:
@@ -84,7 +88,7 @@ def common_classes(
 
 
 def known_pairs(model: ClassTable, domain: ClassTable) -> tuple[Pairs, str]:
-    """The built-in pairs of tables with these classes, or classes of equal names; and which of the two it is."""
+    """Return the built-in pairs of both tables, or classes of equal names, and a text about their origin."""
     names = KNOWN_NAMES.get(model.names, ""), KNOWN_NAMES.get(domain.names, "")
     if names in MAPPINGS:
         return MAPPINGS[names], f"by the built-in table {' → '.join(names)}"
@@ -113,7 +117,7 @@ class Relabelled(SamplesView):
 
 
 def _components(pairs: Sequence[tuple[int, int]]) -> list[Component]:
-    """Connected components, in the order of the model's classes."""
+    """Return connected components, in the order of the model's classes."""
     components: list[Component] = []
     for of_model, of_domain in pairs:
         touched = [each for each in components if of_model in each[0] or of_domain in each[1]]
@@ -125,14 +129,14 @@ def _components(pairs: Sequence[tuple[int, int]]) -> list[Component]:
 def _names_and_colours(
     components: Sequence[Component], model: ClassTable, domain: ClassTable
 ) -> tuple[tuple[str, ...], tuple[Colour, ...]]:
-    """The domain's, if it has one class there, or else the model's; joined names, if both have several."""
+    """Return the domain's name of a single class, otherwise the model's name, or joined names of several classes."""
     names: list[str] = []
     colours = []
     for of_model, of_domain in components:
         several = "+".join(domain.names[each] for each in sorted(of_domain))
         models = len(of_domain) > 1 and len(of_model) == 1
         name = model.names[min(of_model)] if models else several
-        if name in names:  # one side's name for other things than the other side's
+        if name in names:  # one side has this name for other things than the other side
             name = "+".join([*(model.names[each] for each in sorted(of_model)), several])
         names.append(name)
         colours.append(model.colours[min(of_model)] if models else domain.colours[min(of_domain)])
@@ -140,7 +144,7 @@ def _names_and_colours(
 
 
 def _about(origin: str, components: Sequence[Component], model: ClassTable, domain: ClassTable) -> str:
-    """`11 common classes by …; left out: …`."""
+    """Return a text like `11 common classes by …; left out: …`."""
     left = []
     for table, side, index in ((model, "the model", 0), (domain, "the domain", 1)):
         used = set[int]().union(*(component[index] for component in components))

@@ -1,4 +1,4 @@
-"""Class tables: what the values of label images stand for. Tables in CSV files, and colours for classes without one."""
+"""Class tables: the classes of the values of label images. Tables in CSV files, and default colours."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ MAX_NAMED = 3
 
 @dataclass(frozen=True)
 class ClassTable:
-    """Classes with names and colours, and what each value of a label image means.
+    """Classes with names and colours, and the class of each value of a label image.
 
-    values: (value, class or IGNORE), where a value is a number of 0 … 255 in a grey image, or a colour in an RGB one.
+    values: (value, class or IGNORE). A value is a number of 0 … 255 in a grey image, or a colour in an RGB image.
     """
 
     name: str
@@ -54,7 +54,7 @@ class ClassTable:
 
     @property
     def num_classes(self) -> int:
-        """How many classes are counted."""
+        """The number of classes."""
         return len(self.names)
 
     @property
@@ -64,14 +64,19 @@ class ClassTable:
 
     @property
     def digest(self) -> str:
-        """Changes when label images are decoded differently, or when classes get other names."""
+        """A hash of names and values, which changes when label images are decoded differently."""
         text = json.dumps([self.names, sorted(self.values, key=str)])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def decode(self, picture: npt.NDArray[np.uint8], path: Path | str) -> Tensor:
-        """Classes, IGNORE where none is counted, (height, width) int64; picture: (height, width) or (…, 3) for colours.
+        """Return classes, IGNORE for uncounted pixels, (height, width) int64.
 
-        path: what to call the picture in an error.
+        Args:
+            picture: (height, width) numbers, or (height, width, 3) colours.
+            path: Name of the picture in errors.
+
+        Raises:
+            InputError: A value is not in the table.
         """
         import torch
 
@@ -85,7 +90,7 @@ class ClassTable:
         return torch.from_numpy(classes).long()
 
     def _unknown(self, numbers: npt.NDArray[np.integer], unknown: npt.NDArray[np.bool_]) -> str:
-        """Which values are not in the table, how often they occur, and where the first is."""
+        """Return a text about values that are not in the table: their number of pixels and the first place."""
         values, counts = np.unique(numbers[unknown], return_counts=True)
         row, column = np.argwhere(unknown)[0]
         colour = "{0} {1} {2}".format if self.in_colour else "{3}".format
@@ -100,7 +105,7 @@ class ClassTable:
 
 @lru_cache(8)
 def _lookup(values: tuple[tuple[Value, int], ...]) -> npt.NDArray[np.uint8]:
-    """The class of every value, UNKNOWN for those that are not in the table."""
+    """Return the class of every value, UNKNOWN for values that are not in the table."""
     table = np.full(2**24 if isinstance(values[0][0], tuple) else 256, UNKNOWN, np.uint8)
     for value, number in values:
         table[value if isinstance(value, int) else value[0] << 16 | value[1] << 8 | value[2]] = number
@@ -108,7 +113,7 @@ def _lookup(values: tuple[tuple[Value, int], ...]) -> npt.NDArray[np.uint8]:
 
 
 def table_of_names(names: Sequence[str], name: str = "own", colours: Sequence[Colour] | None = None) -> ClassTable:
-    """Classes 0 … n − 1 with these names; 255 is not counted."""
+    """Return classes 0 … n − 1 with these names; 255 is not counted."""
     values = ((number, number) for number in range(len(names)))
     colours = class_colours(len(names)) if colours is None else tuple(colours)
     return ClassTable(name, tuple(names), colours, (*values, (IGNORE, IGNORE)))
@@ -119,9 +124,10 @@ HEX = re.compile(r"#[0-9a-fA-F]{6}")
 
 
 def read_classes(path: Path | str) -> ClassTable:
-    """The table in a CSV file with rows `value,name[,colour]`; rows of one name are merged, no name: not counted.
+    """Read a table from a CSV file with rows `value,name[,colour]`.
 
-    Classes are numbered in the order of their first rows. 255 is not counted unless it has a row.
+    Rows of one name are merged. A value without a name is not counted. Classes are numbered in the order of their first
+    rows. 255 is not counted unless it has a row.
     """
     names: dict[str, Colour | None] = {}
     values: dict[Value, int] = {}
@@ -144,7 +150,7 @@ def read_classes(path: Path | str) -> ClassTable:
 
 
 def _csv_lines(path: Path) -> list[tuple[str, list[str]]]:
-    """The cells of each line that has any, with `FILE, line N`."""
+    """Return the cells of each non-empty line, with `FILE, line N`."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
@@ -175,7 +181,7 @@ def _parsed(cells: list[str], line: str) -> tuple[Value, str, Colour | None]:
 
 
 def _colour(text: str) -> Colour | None:
-    """`128 64 128` or `#804080`."""
+    """Parse `128 64 128` or `#804080`; None for other text."""
     if HEX.fullmatch(text):
         return int(text[1:3], 16), int(text[3:5], 16), int(text[5:7], 16)
     parts = text.split()
@@ -185,25 +191,25 @@ def _colour(text: str) -> Colour | None:
 
 
 def _table_colours(names: dict[str, Colour | None], values: dict[Value, int]) -> tuple[Colour, ...]:
-    """The colour that is given, or the first one in label images, or one of ours."""
+    """Return the given colour, the first colour of label images, or a default colour of each class."""
     seen = {number: value for value, number in reversed(values.items()) if isinstance(value, tuple)}
     return tuple(given or seen.get(number) or class_colour(number) for number, given in enumerate(names.values()))
 
 
 GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
-# Lightness and chroma in OKLCH (Ottosson 2020), one after another, so that near hues differ in lightness.
+# Lightness and chroma in OKLCH (Ottosson 2020), in turn, so that similar hues differ in lightness.
 SHADES = ((0.68, 0.16), (0.50, 0.13), (0.83, 0.11))
-AGAIN = 21  # 21 golden angles are 8 turns, nearly: from there on, hues come again, darker and paler
+AGAIN = 21  # 21 golden angles are nearly 8 turns: from there on, hues repeat, darker and paler
 FADE = 0.87
 
 
 def class_colours(number: int) -> tuple[Colour, ...]:
-    """The colours of classes 0 … number − 1: distinct, and the same for every class whatever else there is."""
+    """Return distinct colours of classes 0 … number − 1. A class has the same colour for any number."""
     return tuple(class_colour(index) for index in range(number))
 
 
 def class_colour(index: int) -> Colour:
-    """The colour of a class."""
+    """Return the colour of a class."""
     lightness, chroma = SHADES[index % len(SHADES)]
     fade = FADE ** (index // AGAIN)
     hue, strength = 0.4 + index * GOLDEN_ANGLE, chroma * fade**3

@@ -1,4 +1,4 @@
-"""Decoded samples in memory that processes share: each is decoded once, up to a budget, whoever asks for it first."""
+"""Decoded samples in shared memory of several processes: each is decoded once, up to a budget."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from torch import Tensor
 from epibench.data.batch import Batch, Samples, SamplesView
 from epibench.data.shared_memory import SharedMemory, is_shared_memory
 
-MOST_SAMPLES = 2**24  # the table of their places takes no memory where it is empty
-TABLE = 8 * (1 + MOST_SAMPLES)  # bytes: the end of what is used, then the place of every sample, 0 for none
+MOST_SAMPLES = 2**24  # the table of their places takes no memory while it is empty
+TABLE = 8 * (1 + MOST_SAMPLES)  # bytes: the end of the used part, then the place of every sample, 0 for none
 ALIGNED = 64
-SHARE = 4  # by default that part of the free memory is used
+SHARE = 4  # the default budget is the free memory divided by it
 
 
 class DecodedMemory(SharedMemory):
-    """Memory for decoded samples by number, of which at most `budget` bytes are used."""
+    """Memory for decoded samples by index, of which at most `budget` bytes are used."""
 
     def __init__(self, budget: int, path: str | None = None):
         super().__init__(TABLE + budget, path)
@@ -34,14 +34,14 @@ class DecodedMemory(SharedMemory):
 
     @property
     def used(self) -> int:
-        """Bytes of all samples that are kept."""
+        """Bytes of all kept samples."""
         return int(self.table[0])
 
     def __contains__(self, index: int) -> bool:
         return bool(self.table[1 + index])
 
     def read(self, index: int) -> Batch | None:
-        """The sample of that number, if it is kept; its tensors lie in the shared memory, and must not be changed."""
+        """Return a kept sample, or None. Its tensors lie in the shared memory and must not be changed."""
         place = int(self.table[1 + index]) if index < MOST_SAMPLES else 0
         if not place:
             return None
@@ -57,7 +57,7 @@ class DecodedMemory(SharedMemory):
         return Batch(found, target, valid)
 
     def keep(self, index: int, sample: Batch) -> None:
-        """Keep a sample, if there is room for it. Two processes that keep the same one at once take its room twice."""
+        """Keep a sample if there is space. Two processes that keep the same sample at once use its space twice."""
         arrays = {"": sample.target, "valid": sample.valid, **sample.inputs}
         described = json.dumps([(name, each.numpy().dtype.str, each.shape) for name, each in arrays.items()]).encode()
         size = _aligned(8 + len(described)) + sum(_aligned(each.nbytes) for each in arrays.values())
@@ -73,7 +73,7 @@ class DecodedMemory(SharedMemory):
             self.table[1 + index] = place
 
     def _room(self, size: int) -> int | None:
-        """Where so many bytes may be written; nobody else gets the same."""
+        """Reserve `size` bytes and return their start; None without space."""
         with self._alone():
             used = int(self.table[0])
             if used + size > self.budget:
@@ -91,7 +91,7 @@ class DecodedMemory(SharedMemory):
 
 
 def _opened(budget: int, path: str) -> DecodedMemory:
-    """The memory of another process; where that is on another machine or gone, memory of its own."""
+    """Open another process' memory; if it is gone or on another machine, make new memory."""
     return DecodedMemory(budget, path if is_shared_memory(path, TABLE + budget) else None)
 
 
@@ -100,7 +100,7 @@ def _aligned(place: int) -> int:
 
 
 class DecodedSamples(SamplesView):
-    """A data set whose samples are decoded once, as far as the memory reaches; classes take a byte or two a pixel."""
+    """A data set whose samples are decoded once, within the memory's budget. Classes take at most two bytes a pixel."""
 
     def __init__(self, samples: Samples, memory: DecodedMemory):
         super().__init__(samples)
@@ -116,7 +116,7 @@ class DecodedSamples(SamplesView):
 
 
 def narrowed(target: Tensor) -> Tensor:
-    """Classes in two bytes where they fit; depth as it is."""
+    """Return classes as int16 if they fit; depth is unchanged."""
     if target.is_floating_point() or not target.numel():
         return target
     low, high = target.aminmax()
@@ -124,5 +124,5 @@ def narrowed(target: Tensor) -> Tensor:
 
 
 def widened(target: Tensor) -> Tensor:
-    """Classes as losses take them, int64; depth as it is."""
+    """Return classes as int64; depth is unchanged."""
     return target if target.is_floating_point() else target.long()

@@ -1,4 +1,4 @@
-"""Data sets and loaders of the user's, in Python: whatever they yield becomes batches."""
+"""The user's data sets and loaders in Python, converted to batches."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ IGNORE_INDEX = 255
 
 
 def as_batch(item: Any, name: str, ignore_index: int = IGNORE_INDEX, batched: bool = False) -> Batch:
-    """A sample, or several: a Batch, (input, target[, valid]), or a dict with a target and inputs by their names.
+    """Convert an item to a sample, or to several: a Batch, a tuple, or a dict.
 
-    A target is one number or class, several classes, or a map (height, width). Without `valid`, everything counts, less
-    classes that are `ignore_index` or negative, and numbers that are not finite.
+    A tuple is (input, target[, valid]). A dict has a target and inputs by name. A target is one number or class,
+    several numbers or classes, or a map (height, width). Without `valid`, all pixels count except classes that are
+    `ignore_index` or negative, and numbers that are not finite.
     """
     if isinstance(item, Batch):
         return item
@@ -83,7 +84,7 @@ def _target(value: Any, name: str, batched: bool) -> Tensor:
 
 
 def _as_rows(values: Tensor, batched: bool) -> Tensor:
-    """With rows and columns: one number is a map of one pixel, several are one row."""
+    """Return values with rows and columns: one number is a map of one pixel, several are one row."""
     leading = values.shape[:1] if batched else ()
     inner = values.shape[len(leading) :]
     if len(inner) == 3 and inner[0] == 1:
@@ -92,7 +93,7 @@ def _as_rows(values: Tensor, batched: bool) -> Tensor:
 
 
 class GivenSamples:
-    """A data set of the user's as samples by number; `classes`: those of its targets."""
+    """A user's data set as samples by index. `classes` are the classes of its targets."""
 
     def __init__(self, dataset: Any, name: str, ignore_index: int = IGNORE_INDEX):
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
@@ -101,8 +102,8 @@ class GivenSamples:
             raise InputError(f"{name}: has no samples")
         self.dataset, self.name, self.ignore_index = dataset, name, ignore_index
         self.classes: ClassTable | None = None
-        self.num_classes: int | None = None  # what targets must lie below, once it is known
-        self.framed = False  # whether targets must show what images show, once it is known
+        self.num_classes: int | None = None  # targets must lie below it, once it is known
+        self.framed = False  # whether targets must have the frame of their images, once it is known
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -118,7 +119,7 @@ class GivenSamples:
         return self._checked(as_batch(item, name, self.ignore_index), name)
 
     def _checked(self, batch: Batch, name: str) -> Batch:
-        """Refuse targets that are no class, or not of the image."""
+        """Raise an InputError for targets that are no class, or have another frame than the image."""
         if self.framed:
             check_frame(batch, name)
         counted = batch.target[batch.valid]
@@ -130,12 +131,15 @@ class GivenSamples:
         return batch
 
     def frame_id(self, index: int) -> str:
-        """What a sample is called."""
+        """Return the name of a sample."""
         return str(index)
 
 
 def frames_of(batch: Batch) -> tuple[list[tuple[int, int]], tuple[int, int]]:
-    """Height and width that the image may have (channels first, or last), and those of the target; none: no image."""
+    """Return possible sizes of the image (channels first or last), and the size of the target.
+
+    Without an image the first list is empty.
+    """
     rows, columns = batch.target.shape[-2:]
     axes = batch.target.dim() + 1
     names = [name for name in ("image", *batch.inputs) if name in batch.inputs and batch.inputs[name].dim() == axes]
@@ -146,7 +150,7 @@ def frames_of(batch: Batch) -> tuple[list[tuple[int, int]], tuple[int, int]]:
 
 
 def of_one_frame(image: tuple[int, int], target: tuple[int, int]) -> bool:
-    """Whether one is the other, made smaller as a whole, up to rounding to whole pixels."""
+    """Return whether one size is the other one scaled as a whole, up to rounding to pixels."""
     if image[0] == target[0] or image[1] == target[1]:
         return image == target
     small, large = sorted((image, target), key=lambda size: size[0] * size[1])
@@ -155,13 +159,13 @@ def of_one_frame(image: tuple[int, int], target: tuple[int, int]) -> bool:
 
 
 def fits_frame(batch: Batch) -> bool:
-    """Whether the target can show what the image shows."""
+    """Return whether the target can have the frame of the image."""
     images, target = frames_of(batch)
     return not images or any(of_one_frame(image, target) for image in images)
 
 
 def check_frame(batch: Batch, name: str) -> None:
-    """Refuse a target that predictions for the image would have to be distorted for."""
+    """Raise an InputError if predictions for the image must be distorted to fit the target."""
     if fits_frame(batch):
         return
     images, (rows, columns) = frames_of(batch)
@@ -174,7 +178,7 @@ def check_frame(batch: Batch, name: str) -> None:
 
 
 class LoadedBatches(GivenSamples):
-    """A DataLoader of the user's: its batches, one after another, as it makes them."""
+    """A user's DataLoader: its batches in their order."""
 
     def __init__(self, loader: DataLoader[Any], name: str, ignore_index: int = IGNORE_INDEX):
         if not hasattr(loader.dataset, "__len__"):
@@ -185,7 +189,7 @@ class LoadedBatches(GivenSamples):
         self.loader = loader
 
     def batches(self, first: int) -> Iterator[Batch]:
-        """From a sample on."""
+        """Yield batches from a sample on."""
         done = 0
         for item in self.loader:
             name = f"{self.name}: batch at sample {done}"
@@ -197,21 +201,21 @@ class LoadedBatches(GivenSamples):
             done = end
 
     def __getitem__(self, index: int) -> Batch:
-        """A sample as the loader yields it; only the first are cheap."""
+        """Return a sample of the loader. All samples before it are loaded, too."""
         batch = next(self.batches(index))
         return batch.each(lambda tensor: tensor[0])
 
 
 def _in_order(loader: DataLoader[Any]) -> bool:
-    """Whether a loader yields all samples, one after another."""
+    """Return whether a loader yields all samples in their order."""
     gathers = loader.batch_sampler is None or type(loader.batch_sampler) is BatchSampler
     return gathers and isinstance(loader.sampler, SequentialSampler) and not loader.drop_last
 
 
 def open_given(data: Any, name: str, ignore_index: int = IGNORE_INDEX) -> Samples:
-    """A data set or a loader of the user's, or its inputs and targets as two arrays.
+    """Open a user's data set or loader, or inputs and targets as two arrays.
 
-    A loader that only gathers samples is not needed: ours does that.
+    A loader that only gathers samples is replaced by its data set.
     """
     if isinstance(data, tuple) and len(data) == 2 and all(isinstance(each, Tensor | np.ndarray) for each in data):
         if len(data[0]) != len(data[1]):
@@ -225,5 +229,5 @@ def open_given(data: Any, name: str, ignore_index: int = IGNORE_INDEX) -> Sample
 
 
 def numbered_classes(number: int) -> ClassTable:
-    """Classes that have no names."""
+    """Return classes without names, numbered from 0."""
     return table_of_names(tuple(f"class {each}" for each in range(number)), "numbered")

@@ -1,4 +1,4 @@
-"""Frames in files: which ones a folder holds, 8-bit images, 16-bit depth, label images, and the part that is used."""
+"""Frames in files: lists of files, 8-bit images, 16-bit depth, label images, and crops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from epibench.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-# What Pillow raises for damaged files.
+# Exceptions of Pillow for damaged files.
 DAMAGE = (
     *(OSError, SyntaxError, ValueError, IndexError, TypeError, EOFError),
     *(struct.error, zlib.error, Image.DecompressionBombError),
@@ -33,15 +33,18 @@ LABELS = (".png",)
 GREY, RGB = 0, 2
 COLOUR_TYPES = {GREY: "grey", RGB: "RGB", 3: "palette colours", 4: "grey with transparency", 6: "RGB with transparency"}
 
-ScaleRule = Literal["centre", "opencv"]  # how images and labels change their size
+ScaleRule = Literal["centre", "opencv"]  # rules for changing the size of images and labels
 
-# Files by what the groups of a pattern find in their names.
+# Files by the groups of a pattern in their names.
 Listing = dict[tuple[str, ...], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The files of a frame, as text, because to make 280,000 paths takes seconds; and its name, wherever they lie."""
+    """The files of a frame, as text, and its name.
+
+    Paths are text because 280,000 `Path` objects take seconds.
+    """
 
     frame_id: str
 
@@ -50,9 +53,12 @@ AnyFrame = TypeVar("AnyFrame", bound=Frame)
 
 
 class Frames(Generic[AnyFrame]):
-    """A data set of frames whose files are opened when a frame is asked for.
+    """A data set of frames. The files of a frame are opened on request.
 
-    crop: height and width of the bottom centre that is used, None for all.
+    Args:
+        name: Name of the data set.
+        frames: Frames.
+        crop: Height and width of the bottom centre that is used; None for all.
     """
 
     def __init__(self, name: str, frames: Sequence[AnyFrame], crop: tuple[int, int] | None = None):
@@ -69,7 +75,7 @@ class Frames(Generic[AnyFrame]):
         raise NotImplementedError
 
     def frame_id(self, index: int) -> str:
-        """What a frame is called."""
+        """Return the name of a frame."""
         return self.frames[check_index(index, len(self), self.name)].frame_id
 
 
@@ -83,14 +89,14 @@ class DepthFrame(Frame):
 
 
 class DepthImages(Frames[DepthFrame]):
-    """Image and sparse depth → depth in metres, valid where it is known; files hold depth times per_metre."""
+    """Image and sparse depth → depth in metres. Files hold depth times `per_metre`; 0 is invalid."""
 
     def __init__(self, name: str, frames: Sequence[DepthFrame], per_metre: int, crop: tuple[int, int] | None = None):
         super().__init__(name, frames, crop)
         self.per_metre = per_metre
 
     def read(self, frame: DepthFrame) -> Batch:
-        """Image, sparse depth and depth."""
+        """Read image, sparse depth and depth."""
         image = read_image(frame.image)
         sparse, target = (read_depth(path, self.per_metre) for path in (frame.sparse_depth, frame.target))
         window = bottom_centre({frame.image: image, frame.sparse_depth: sparse, frame.target: target}, self.crop)
@@ -107,7 +113,7 @@ class LabelledFrame(Frame):
 
 
 class LabelledImages(Frames[LabelledFrame]):
-    """Image → classes, valid where one is counted (255 elsewhere)."""
+    """Image → classes. Uncounted pixels are 255 and invalid."""
 
     def __init__(
         self, name: str, frames: Sequence[LabelledFrame], classes: ClassTable, crop: tuple[int, int] | None = None
@@ -116,19 +122,19 @@ class LabelledImages(Frames[LabelledFrame]):
         self.classes = classes
 
     def read(self, frame: LabelledFrame) -> Batch:
-        """The image and its classes."""
+        """Read the image and its classes."""
         image, target = read_image(frame.image), self.read_target(frame)
         window = bottom_centre({frame.image: image, frame.label: target}, self.crop)
         target = target[window].contiguous()
         return Batch({"image": image[window].contiguous()}, target, target != IGNORE)
 
     def read_target(self, frame: LabelledFrame) -> Tensor:
-        """The classes of a frame."""
+        """Read the classes of a frame."""
         return read_labels(frame.label, self.classes)
 
 
 def read_image(path: Path | str) -> Tensor:
-    """An 8-bit PNG or JPEG file as RGB, (3, height, width) uint8; grey becomes three equal channels."""
+    """Read an 8-bit PNG or JPEG file as RGB, (3, height, width) uint8. Grey becomes three equal channels."""
     import torch
 
     picture = load_picture(path, ("PNG", "JPEG"))
@@ -139,7 +145,7 @@ def read_image(path: Path | str) -> Tensor:
 
 
 def read_depth(path: Path | str, per_metre: int) -> Tensor:
-    """A 16-bit grey PNG file in metres, value / per_metre, (height, width) float32; 0: none."""
+    """Read a 16-bit grey PNG file in metres, value / per_metre, (height, width) float32; 0: none."""
     import torch
 
     picture = load_picture(path, ("PNG",))
@@ -149,9 +155,9 @@ def read_depth(path: Path | str, per_metre: int) -> Tensor:
 
 
 def read_labels(path: Path | str, classes: ClassTable) -> Tensor:
-    """A label image, 8-bit PNG, as classes with IGNORE where none is counted, (height, width) int64.
+    """Read a label image, 8-bit PNG, as classes, (height, width) int64; IGNORE for uncounted pixels.
 
-    Grey for a table of numbers, RGB for one of colours; anything else might hold other numbers than it seems to.
+    A table of numbers needs grey, a table of colours RGB. Other formats may change values, and are refused.
     """
     picture = load_picture(path, ("PNG", "JPEG"))
     wanted = RGB if classes.in_colour else GREY
@@ -173,7 +179,7 @@ def read_labels(path: Path | str, classes: ClassTable) -> Tensor:
 
 
 def resized(target: Tensor, size: tuple[int, int], rule: ScaleRule = "centre") -> Tensor:
-    """Classes at another size: those of the nearest pixels, or of the pixels that OpenCV takes."""
+    """Return classes at another size, from the nearest pixels or by OpenCV's rule."""
     import torch
 
     from epibench.data.opencv import nearest
@@ -188,7 +194,7 @@ def resized(target: Tensor, size: tuple[int, int], rule: ScaleRule = "centre") -
 
 
 def load_picture(path: Path | str, formats: tuple[str, ...], decode: bool = True) -> Image.Image:
-    """A picture in a file; not decoded, only its size and kind are known."""
+    """Open a picture. Without `decode`, only its size and format are known."""
     try:
         with Image.open(path, formats=formats) as picture:
             if decode:
@@ -204,7 +210,13 @@ def load_picture(path: Path | str, formats: tuple[str, ...], decode: bool = True
 
 
 def list_files(folder: Path | str, name: re.Pattern[str], remedy: str) -> Listing:
-    """Files whose whole names match, in no order; none is opened. remedy: what to do if there is no such folder."""
+    """Return files whose whole names match, in no order, without opening them.
+
+    Args:
+        folder: Folder of the files.
+        name: Pattern of their names.
+        remedy: Fix in the message about a missing folder.
+    """
     try:
         with os.scandir(folder) as entries:
             return {match.groups(): entry.path for entry in entries if (match := name.fullmatch(entry.name))}
@@ -214,7 +226,7 @@ def list_files(folder: Path | str, name: re.Pattern[str], remedy: str) -> Listin
 
 
 def check_partners(files: Listing, partners: Listing, folder: Path | str, remedy: str) -> None:
-    """Every file has its partner in the folder."""
+    """Raise an InputError if a file has no partner in the folder."""
     alone = sorted(files.keys() - partners.keys())
     if alone:
         more = f" (and {len(alone) - 1} more)" if len(alone) > 1 else ""
@@ -224,7 +236,7 @@ def check_partners(files: Listing, partners: Listing, folder: Path | str, remedy
 def paired(
     image_files: Listing, label_files: Listing, images: Path, labels: Path, missing_label: str, missing_image: str
 ) -> list[LabelledFrame]:
-    """Every image with its label, in the order of their names; the last two: what to do if one is missing."""
+    """Return every image with its label, in the order of names. The last two arguments are fixes in messages."""
     check_partners(image_files, label_files, labels, missing_label)
     check_partners(label_files, image_files, images, missing_image)
     return [LabelledFrame("/".join(key), image_files[key], label_files[key]) for key in sorted(image_files)]
@@ -233,7 +245,10 @@ def paired(
 def matched(
     images: Path, labels: Path, image_suffix: str = "", label_suffix: str = "", remedy: str | None = None
 ) -> list[LabelledFrame]:
-    """Images and label images of two folders by their names, also in folders below. remedy: if a folder has none."""
+    """Match images and label images of two folders by name, including subfolders.
+
+    `remedy` is the fix in the message about an empty folder.
+    """
     together = images.resolve() == labels.resolve()
     if together and image_suffix == label_suffix:
         raise InputError(
@@ -242,7 +257,7 @@ def matched(
     remedies = [remedy or f"give the folder of the {kind}" for kind in ("images", "label images")]
     image_files = named(images, IMAGES, image_suffix, remedies[0])
     label_files = named(labels, LABELS, label_suffix, remedies[1])
-    if together and len(label_suffix) > len(image_suffix):  # what is a label is no image
+    if together and len(label_suffix) > len(image_suffix):  # a label file is not an image
         image_files = _without(image_files, label_files)
     elif together:
         label_files = _without(label_files, image_files)
@@ -259,7 +274,7 @@ def matched(
 
 
 def named(folder: Path, endings: Sequence[str], suffix: str, remedy: str) -> Listing:
-    """Files by their paths below the folder, without suffix and ending; hidden ones are left out."""
+    """Return files by their paths below the folder, without suffix and ending. Hidden files are left out."""
     if not folder.is_dir():
         raise InputError(f"{folder}: folder is missing; {remedy}")
     files: Listing = {}
@@ -283,7 +298,7 @@ def _without(files: Listing, others: Listing) -> Listing:
 
 
 def _partner_remedy(files: Listing, partners: Listing, kind: str) -> str:
-    """What to do about a missing partner; if names only end in something else, how to say so."""
+    """Return the fix for a missing partner; if only the ends of names differ, it names the suffix option."""
     first = min(files)[0]
     ends = {name.removeprefix(first) for (name,) in partners if name != first and name.startswith(first)}
     if len(ends) == 1 and not files.keys() & partners.keys():
@@ -292,7 +307,7 @@ def _partner_remedy(files: Listing, partners: Listing, kind: str) -> str:
 
 
 def check_crop(crop: Iterable[int] | None) -> tuple[int, int] | None:
-    """Height and width, both whole and positive; None: as the files are."""
+    """Return height and width as positive integers; None: no crop."""
     if crop is None:
         return None
     try:
@@ -305,9 +320,9 @@ def check_crop(crop: Iterable[int] | None) -> tuple[int, int] | None:
 
 
 def bottom_centre(pictures: Mapping[str, Tensor], crop: tuple[int, int] | None) -> tuple[EllipsisType, slice, slice]:
-    """Where the bottom centre of a frame lies; its pictures, by file, (…, height, width), must have one size.
+    """Return the slices of a frame's bottom centre. Its pictures by file, (…, height, width), must have one size.
 
-    With an odd number of columns to spare, one more is cut on the right.
+    With an odd number of spare columns, one more is cut on the right.
     """
     (first, (height, width)), *others = [(path, tuple(picture.shape[-2:])) for path, picture in pictures.items()]
     for path, size in others:

@@ -1,8 +1,8 @@
-"""Batches that processes load ahead into memory which they share with the one that trains.
+"""Batches that processes load ahead into memory that they share with the training process.
 
-A `DataLoader` hands tensors over through sockets, with a thread that pins them: for small networks on a GPU the main
-process is busy with launching kernels, and every moment that another of its threads runs is taken from them. Here it
-only looks whether the next batch is there. Processes take batches in turns; batch n lies in slot n modulo their number.
+A `DataLoader` transfers tensors through sockets, with a thread that pins them. With small networks on a GPU, the main
+process is busy launching kernels, and every other Python thread delays the launches. Here the main process only checks
+whether the next batch is ready. Processes load batches in turn. Batch n lies in slot n modulo the number of slots.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from epibench.data.shared_memory import SharedMemory
 from epibench.errors import InputError
 from epibench.stopping import leave_to_parent
 
-SLOT = 2**30  # bytes, which take memory only as far as they are used
-SPARE_SLOTS = 4  # beside one for every process
+SLOT = 2**30  # bytes; only used parts take memory
+SPARE_SLOTS = 4  # besides one slot for every process
 POLL_SECONDS = 5e-5
 CHECK_SECONDS = 1.0
-LAYOUT = 4096  # bytes in front of the content of a batch
-FAILED = b""  # is the layout of a message
+LAYOUT = 4096  # bytes before the content of a batch
+FAILED = b""  # the layout of a message
 
-Make = Callable[[Sequence[int]], Packed | str]  # a batch of these numbers, or what is wrong with it
+Make = Callable[[Sequence[int]], Packed | str]  # a batch of these numbers, or an error text
 
 
 class Slots(SharedMemory):
     """Batches in shared memory.
 
-    ready: of each slot the number of its batch, from 1; taken: batches, from the first, that nobody needs any more.
+    `ready` has the number of each slot's batch, from 1. `taken` is the number of batches that are no longer needed.
     """
 
     def __init__(self, number: int):
@@ -50,11 +50,11 @@ class Slots(SharedMemory):
         self.taken = np.frombuffer(self.bytes, np.int64, 1, 8 * number)
 
     def start(self, batch: int) -> int:
-        """Where the slot of a batch begins."""
+        """Return the start of a batch's slot."""
         return (1 + batch % self.number) * SLOT
 
     def put(self, batch: int, made: Packed | str) -> None:
-        """Put a batch, or a message, into its slot."""
+        """Write a batch or an error text into its slot."""
         if isinstance(made, Packed) and made.content.nbytes > SLOT - LAYOUT:
             made = f"a batch of {made.content.nbytes / 2**30:.1f} GiB is too large to be loaded; give training.crop"
         text = FAILED if isinstance(made, str) else _written(made.layout)
@@ -67,7 +67,7 @@ class Slots(SharedMemory):
         self.ready[batch % self.number] = batch + 1
 
     def get(self, batch: int) -> tuple[bytes, torch.Tensor]:
-        """The layout of a batch that is ready, as bytes, and its content, which lies in the slot."""
+        """Return the layout of a ready batch, as bytes, and its content in the slot."""
         start = self.start(batch)
         length, size = np.frombuffer(self.bytes, np.int64, 2, start).tolist()
         content = torch.from_numpy(np.frombuffer(self.bytes, np.uint8, size, start + LAYOUT))
@@ -85,8 +85,8 @@ def _read(text: bytes) -> Layout:
 
 
 def _load(slots: Slots, make: Make, batches: Sequence[Sequence[int]], first: int, step: int, parent: int) -> None:
-    """Load every so many batches, as soon as there is room for them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
+    """Load every `step`-th batch, as soon as its slot is free."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends this one
     leave_to_parent()
     torch.set_num_threads(1)
     for batch in range(first, len(batches), step):
@@ -99,7 +99,10 @@ def _load(slots: Slots, make: Make, batches: Sequence[Sequence[int]], first: int
 
 
 class Pinned:
-    """Slots whose memory a GPU copies from by itself, beside its work. refused: some could not be pinned."""
+    """Slots in pinned memory, from which a GPU copies in parallel to its work.
+
+    `refused`: some memory could not be pinned.
+    """
 
     def __init__(self) -> None:
         self.sizes: dict[int, int] = {}
@@ -107,11 +110,11 @@ class Pinned:
 
     @cached_property
     def runtime(self) -> Any:
-        """CUDA's functions."""
+        """The functions of CUDA's runtime."""
         return torch.cuda.cudart()  # type: ignore[no-untyped-call]
 
     def pin(self, content: torch.Tensor) -> None:
-        """Pin the memory of a slot as far as it is used; where that fails, copies take longer."""
+        """Pin the used memory of a slot. After a failure, copies only take longer."""
         start, size = content.data_ptr(), content.nbytes
         if self.refused or self.sizes.get(start, 0) >= size:
             return
@@ -130,7 +133,7 @@ class Pinned:
 
 
 def forget_error() -> None:
-    """CUDA remembers its last error, and the next kernel that is launched, and nothing else, reports it."""
+    """Clear CUDA's last error, which the next kernel launch would report."""
     with suppress(RuntimeError):
         torch.ones(1, device="cuda")
 
@@ -143,17 +146,18 @@ def _kill(processes: Sequence[Any]) -> None:
 
 
 def loaded_ahead(make: Make, batches: Sequence[Sequence[int]], workers: int, pin: bool = False) -> Iterator[Packed]:
-    """All batches, given the numbers of each, in their order; the content of one is overwritten some batches later.
+    """Yield all batches, given the numbers of each, in their order.
 
-    pin: they are for a GPU; its copy of a batch that began before the next one is asked for is waited for.
+    The content of a batch is overwritten some batches later. With `pin`, a GPU reads the batches: each copy that starts
+    before the next batch is requested is completed before its slot is reused.
     """
-    # Forked, also by a process that was spawned: to import everything anew takes each of them seconds.
+    # Forked, also in a spawned process: new imports would take each process seconds.
     slots, context = Slots(workers + SPARE_SLOTS), multiprocessing.get_context("fork")
     processes = [
         context.Process(target=_load, args=(slots, make, batches, first, workers, os.getpid()), daemon=True)
         for first in range(min(workers, len(batches)))
     ]
-    # At the exit of the interpreter, too: it would wait for them for ever, as they do not obey SIGTERM.
+    # Also at the exit of the interpreter, which would wait forever for processes that ignore SIGTERM.
     end = Finalize(None, _kill, (processes,), exitpriority=0)
     layouts: dict[bytes, Layout] = {}
     pinned, copies = Pinned(), deque[Any]()
@@ -183,7 +187,7 @@ def loaded_ahead(make: Make, batches: Sequence[Sequence[int]], workers: int, pin
 
 
 def _wait_for(batch: int, slots: Slots, processes: Sequence[Any], copies: deque[Any]) -> None:
-    """Until a batch is there; slots whose copies have been made are given back meanwhile."""
+    """Wait for a batch, and release slots whose copies are complete."""
     checked = time.monotonic()
     while True:
         while copies and copies[0].query():

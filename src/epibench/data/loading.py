@@ -1,4 +1,4 @@
-"""Samples in batches, loaded ahead by worker processes; what is loaded does not depend on their number."""
+"""Samples in batches that worker processes load ahead. The number of processes changes no value."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from epibench.stopping import leave_to_parent
 Augmentation = Callable[[Batch, int], Batch]
 Join = Callable[[Sequence[Batch]], Batch]
 Same = Callable[[Batch], list[tuple[int, ...]]]
-# Workers share tensors through a socket in the temporary folder, whose path has at most 103 bytes on some systems:
-# /pymp-……/listener-…… takes 32 of them. Below a longer folder they would wait for ever.
+# Workers share tensors through a socket in the temporary folder, whose path has at most 103 bytes on some systems.
+# /pymp-……/listener-…… takes 32 of them. Below a longer folder workers would wait forever.
 SOCKET_FOLDER_BYTES = 70
 
 
 class Bytes(NamedTuple):
-    """A packed batch as an array, which workers send through a pipe, where they cannot share tensors."""
+    """A packed batch as an array, which workers can send through a pipe instead of sharing tensors."""
 
     content: NDArray[Any]
     layout: Layout
@@ -38,16 +38,16 @@ class Bytes(NamedTuple):
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong in a worker, as one line: exceptions would arrive with its traceback in their text."""
+    """An error of a worker as one line. An exception would arrive with its traceback in the text."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Training samples by their running number: data in a random order that is new in every round, augmented.
+    """Augmented training samples by running number, in a new random order in every round.
 
-    Sample n is a function of (key, n) alone, so that training goes on at any step, with any number of workers.
+    Sample n is a function of (key, n) alone, so that training resumes at any step, with any number of workers.
     """
 
     samples: Samples
@@ -64,7 +64,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class InOrder:
-    """Samples as they are, one after another."""
+    """Samples without changes, in their order."""
 
     samples: Samples
 
@@ -74,7 +74,7 @@ class InOrder:
 
 @lru_cache(2)
 def _order(key: int, turn: int, length: int) -> Tensor:
-    """The order of the data in one round."""
+    """Return the order of the data in one round."""
     return randomness.permutations(torch.tensor([key]), turn, length)[0]
 
 
@@ -88,7 +88,7 @@ def _guarded(make: Callable[[], Batch]) -> Batch | Failure:
 def _collate(
     samples: Sequence[Batch | Failure], uneven: bool, as_arrays: bool, join: Join, same: Same
 ) -> list[Packed] | list[Bytes] | Failure:
-    """One batch, or if they may differ in size, one for every row of samples of one size."""
+    """Return one packed batch; if sizes may differ, one for each run of samples of one size."""
     alike: list[list[Batch]] = []
     for sample in samples:
         if isinstance(sample, Failure):
@@ -106,7 +106,7 @@ def _collate(
 
 
 def shapes(sample: Batch) -> list[tuple[int, ...]]:
-    """What samples of one batch have in common: the shapes of their tensors, that of the target first."""
+    """Return the shapes of a sample's tensors, the target's first. Samples of a batch have equal shapes."""
     return [tuple(values.shape) for values in (sample.target, *sample.inputs.values())]
 
 
@@ -118,7 +118,10 @@ def batches(
     pin: bool = False,
     uneven: bool = False,
 ) -> Iterator[Batch]:
-    """Batches of the samples with these numbers, in order; uneven: where sizes change, a smaller batch ends."""
+    """Yield batches of the samples with these numbers, in order.
+
+    With `uneven`, a batch ends early if the next sample has another size.
+    """
     for packed in packed_batches(numbered, numbers, batch_size, workers, pin, uneven):
         yield packed.batch
 
@@ -134,10 +137,18 @@ def packed_batches(
     same: Same = shapes,
     reuse: bool = False,
 ) -> Iterator[Packed]:
-    """The same, each in one tensor.
+    """Yield batches as `batches` does, each in one tensor.
 
-    join: makes one batch of samples; same: what these must have in common, their size first; reuse: batches are of one
-    size, and one that is copied to the GPU, before the next is asked for, is not needed any more.
+    Args:
+        numbered: Samples by number.
+        numbers: Numbers of the samples.
+        batch_size: Size of batches.
+        workers: Number of loading processes.
+        pin: Whether batches lie in pinned memory, for a GPU.
+        uneven: Whether sizes may differ.
+        join: Joins samples into a batch.
+        same: Returns what samples of a batch have in common, with their size first.
+        reuse: Whether memory may be reused: batches have one size, and each is copied before the next is requested.
     """
     if reuse and pin and workers and can_share_memory():
         make = partial(_made, numbered, join=join, same=same)
@@ -146,7 +157,7 @@ def packed_batches(
         return
     as_arrays = workers > 0 and len(os.fsencode(tempfile.gettempdir())) > SOCKET_FOLDER_BYTES
     loader = DataLoader(
-        cast(Any, numbered),  # any object with samples by number will do
+        cast(Any, numbered),  # any object with samples by number
         batch_size,
         sampler=numbers,
         num_workers=workers,
@@ -163,6 +174,6 @@ def packed_batches(
 
 
 def _made(numbered: Stream | InOrder, numbers: Sequence[int], join: Join, same: Same) -> Packed | str:
-    """The batch of these samples, or what is wrong with one of them."""
+    """Return the batch of these samples, or the error of one of them."""
     made = _collate([numbered[number] for number in numbers], uneven=False, as_arrays=False, join=join, same=same)
     return made.text if isinstance(made, Failure) else cast(Packed, made[0])

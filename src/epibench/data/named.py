@@ -19,12 +19,12 @@ from epibench.files import NAME
 Role = Literal["in-domain", "shifted"]
 EXAMPLE = "val=camvid:DIR,split=val"
 FILES = (".json", ".toml")
-PATHS = {"street": "domain", "own": "name"}  # the option that PATH stands for, where it is not a folder
+PATHS = {"street": "domain", "own": "name"}  # the option that PATH sets, unless it is a folder
 
 
 @dataclass(frozen=True)
 class NamedDomain:
-    """A domain with the settings of its source, as a recipe has them. role: None where it was not given."""
+    """A domain with the settings of its source, as in a recipe. `role`: None if it was not given."""
 
     name: str
     source: dict[str, Any]
@@ -45,7 +45,7 @@ def parse_domains(texts: Sequence[str], name: str = "data") -> list[NamedDomain]
 
 
 def _parse(text: str, place: str) -> Iterator[NamedDomain]:
-    """The domain that a text names, or all that are in a file."""
+    """Yield the domain of a text, or all domains of a file."""
     name, equals, rest = (part.strip() for part in text.partition("="))
     if text.lower().endswith(FILES) and (not equals or Path(text).is_file()):
         for each, content in _read(Path(text)).items():
@@ -66,7 +66,7 @@ def _parse(text: str, place: str) -> Iterator[NamedDomain]:
 
 
 def split_settings(text: str, place: str) -> tuple[str, dict[str, Any]]:
-    """What stands before the first comma, and the settings behind it, as `key=value` between commas."""
+    """Split a text into the part before the first comma and the settings `key=value` after it."""
     first, *pairs = _split(text, place)
     settings: dict[str, Any] = {}
     for pair in pairs:
@@ -78,7 +78,13 @@ def split_settings(text: str, place: str) -> tuple[str, dict[str, Any]]:
 
 
 def make_domain(name: str, settings: Any, place: str) -> NamedDomain:
-    """A domain of these settings, if a data set has them. place: where they come from, for complaints."""
+    """Return a domain with these settings; raise an InputError if they are invalid.
+
+    Args:
+        name: Name of the domain.
+        settings: Settings of its source.
+        place: Origin of the settings, for messages.
+    """
     if not NAME.fullmatch(name):
         raise ArgumentError(f"{place}: '{name}' cannot be a name: give letters, digits, '-' and '_'")
     if not isinstance(settings, Mapping) or "kind" not in settings:
@@ -108,12 +114,12 @@ def make_domain(name: str, settings: Any, place: str) -> NamedDomain:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like it."""
+    """Return the most similar known name."""
     return difflib.get_close_matches(name, list(known), 1, 0.0)[0]
 
 
 def _complaint(error: ValidationError, kind: str) -> str:
-    """The first complaint of pydantic, in words."""
+    """Return pydantic's first error as text."""
     first = error.errors()[0]
     key, message = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
@@ -122,7 +128,7 @@ def _complaint(error: ValidationError, kind: str) -> str:
 
 
 def _split(text: str, place: str) -> list[str]:
-    """The parts between commas; those in brackets and in quotation marks belong to a value."""
+    """Split at commas, except within brackets and quotation marks."""
     parts, depth, quoted = [""], 0, False
     for letter in text:
         quoted ^= letter == '"'
@@ -137,7 +143,7 @@ def _split(text: str, place: str) -> list[str]:
 
 
 def _value(text: str) -> Any:
-    """JSON if it is any, otherwise the text."""
+    """Parse JSON; other text is returned unchanged."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -145,7 +151,7 @@ def _value(text: str) -> Any:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What a JSON or TOML file holds."""
+    """Return the content of a JSON or TOML file."""
     try:
         text = path.expanduser().read_text(encoding="utf-8")
         content = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)

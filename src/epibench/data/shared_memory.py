@@ -1,6 +1,6 @@
 """Memory that processes of one machine share, as a file without a name.
 
-It is there as long as one of the processes that use it, and is given back when the last one ends, however it ends.
+It exists while a process uses it, and is freed when the last one ends, in any way.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NAME = "epibench"
 
 
 class SharedMemory:
-    """So many bytes, which take memory where something was written; `path` opens them in another process."""
+    """`size` bytes, which take memory only where something is written. `path` opens them in another process."""
 
     def __init__(self, size: int, path: str | None = None):
         if path is None:
@@ -25,12 +25,12 @@ class SharedMemory:
         self.bytes = mmap.mmap(self.file, size)
 
     def __del__(self) -> None:
-        if hasattr(self, "file"):  # what is mapped stays mapped, as long as something refers to it
+        if hasattr(self, "file"):  # mapped memory stays mapped while something refers to it
             os.close(self.file)
 
 
 def is_shared_memory(path: str, size: int) -> bool:
-    """Whether a path still leads to memory of that size: on another machine it may lead anywhere."""
+    """Return whether a path still leads to memory of this size. On another machine it may lead anywhere."""
     try:
         return os.readlink(path).startswith(f"/memfd:{NAME} ") and os.stat(path).st_size == size
     except OSError:
@@ -38,5 +38,5 @@ def is_shared_memory(path: str, size: int) -> bool:
 
 
 def can_share_memory() -> bool:
-    """Whether this system has such memory (Linux)."""
+    """Return whether this system supports such memory (Linux)."""
     return hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir()

@@ -1,7 +1,7 @@
-"""Where the images of a domain come from, as options of a recipe: what the data sets in `sets/` have in common.
+"""Data sources of recipes: options, opening, and reports of `data check`.
 
-A data set is one file there: a class that derives from `DepthSource` or `LabelledSource`. `check_split` says what is
-there of one: the frames of each split, some of them opened, and what is missing.
+A data set is one file in `sets/`: a class that derives from `DepthSource` or `LabelledSource`. `check_split` reports
+the frames of each split, opens some of them, and names missing files.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from epibench.plans import evenly_spaced
 
 Task = Literal["depth", "segmentation"]
 Size = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
-FOLDERS = ("root", "raw_root")  # options that say where files lie, and nothing of what is in them
+FOLDERS = ("root", "raw_root")  # options that name the places of files, and nothing about their content
 
 
 @dataclass(frozen=True)
 class Folders:
-    """root: below which data sets lie; cache: where scenes that are drawn are kept."""
+    """Folders of data. `root`: of data sets; `cache`: of rendered scenes."""
 
     root: Path | None
     cache: Path
 
     def find(self, folder: str, key: str) -> Path:
-        """A folder below the root, or one that is given in full; key: the setting that names it."""
+        """Return a folder below the root, or an absolute one. `key` is its setting."""
         path = Path(folder).expanduser()
         if path.is_absolute():
             return path
@@ -48,7 +48,7 @@ class Folders:
 
 
 def default_cache() -> Path:
-    """$EPIBENCH_CACHE, or `epibench` in the user's folder for such files, or a temporary one where there is no home."""
+    """Return $EPIBENCH_CACHE, or `epibench` in the user's cache folder, or a temporary folder without a home."""
     given = os.environ.get("EPIBENCH_CACHE")
     path = Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "epibench"
     try:
@@ -61,9 +61,14 @@ def default_cache() -> Path:
 
 @dataclass(frozen=True)
 class CheckedSplit:
-    """A split for `data check`. published: how many frames it should have, where that is known; crop: the usual one.
+    """A split for `data check`.
 
-    parts: each opens a part of it, so that what is missing of one does not hide the others.
+    Args:
+        name: Name of the split.
+        task: Task of its data set.
+        published: Published number of frames, if known.
+        parts: Functions that each open a part, so that missing files of one part do not hide other parts.
+        crop: Usual crop.
     """
 
     name: str
@@ -76,7 +81,7 @@ class CheckedSplit:
 class Source(BaseModel):
     """The options of a data set in a recipe.
 
-    checked: whether `data check` can open it; where: to get it, in words, as addresses change; None: nothing to get.
+    `checked`: whether `data check` can open it. `where`: text on its origin; None: nothing to download.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
@@ -89,47 +94,52 @@ class Source(BaseModel):
 
         @property
         def version(self) -> str:
-            """Changes when the same options give other samples."""
+            """A version that changes when the same options give other samples."""
 
     @property
     def label(self) -> str:
-        """What to call it on a page."""
+        """The name on pages."""
         raise NotImplementedError
 
     @property
     def origin(self) -> object:
-        """What is the same for data of one distribution: a domain with that of the training data is not shifted."""
+        """A value that data of one distribution share. A domain with the training data's value is not shifted."""
         return self.kind
 
     @property
     def class_table(self) -> ClassTable | None:
-        """The classes that it has, where that is known without its files."""
+        """The classes, if they are known without files."""
         return None
 
     @property
     def num_published(self) -> int | None:
-        """How many frames it has as it was published, where that is known."""
+        """The published number of frames, if known."""
         return None
 
     @property
     def shift(self) -> float | None:
-        """How far it is from clean street scenes, from 0 to 5, where it is on that scale."""
+        """The severity of the shift from clean street scenes, from 0 to 5; None outside of this scale."""
         return None
 
     def open(self, task: Task, folders: Folders, key: str) -> Samples:
-        """The samples; key: the setting that names this data set."""
+        """Open the samples. `key` is the setting of this data set."""
         raise NotImplementedError
 
     @classmethod
     def splits(cls, **options: Any) -> Iterator[CheckedSplit]:
-        """What `data check` opens, with these options."""
+        """Yield the splits that `data check` opens, with these options."""
         raise NotImplementedError
 
 
 class FramesSource(Source):
-    """Frames in files. root: their folder; num_images: only so many of the first.
+    """Frames in files.
 
-    name: what to call it on a page; published: the number of frames of each split, None where papers differ.
+    `name` is the name on pages. `published` has the number of frames of each split, None if papers differ.
+
+    Args:
+        root: Folder of the files.
+        crop: Height and width of the bottom centre that is used; None for all.
+        num_images: Number of first frames that are used; None for all.
     """
 
     name: ClassVar[str]
@@ -143,29 +153,29 @@ class FramesSource(Source):
 
     @property
     def label(self) -> str:
-        """What to call it on a page."""
+        """The name on pages."""
         return self.name
 
     @property
     def num_published(self) -> int | None:
-        """How many frames its split has as it was published, or so many as are asked for."""
+        """The published number of frames of its split, at most `num_images`."""
         published = self.published.get(getattr(self, "split", ""))
         return published if published is None or self.num_images is None else min(published, self.num_images)
 
     @property
     def folder(self) -> Path:
-        """The root, which must be there."""
+        """The root; raises an InputError if it is missing."""
         path = Path(self.root)
         if not path.is_dir():
             raise InputError(f"{path}: folder is missing; give the one that {self.name} was unpacked into")
         return path
 
     def read(self) -> Samples:
-        """All frames, from folders that are given in full."""
+        """Return all frames. Folders are complete paths."""
         raise NotImplementedError
 
     def open(self, task: Task, folders: Folders, key: str) -> Samples:
-        """The frames, of folders below those of the recipe."""
+        """Open the frames in folders below the recipe's."""
         if task != self.task:
             targets = "depth and no classes" if self.task == "depth" else "classes and no depth"
             raise InputError(f"'{self.kind}' has {targets}: it cannot be used for {task}")
@@ -175,7 +185,7 @@ class FramesSource(Source):
 
     @classmethod
     def splits(cls, **options: Any) -> Iterator[CheckedSplit]:
-        """The published splits, uncropped."""
+        """Yield the published splits, uncropped."""
         for split, published in cls.published.items():
             source = cls.model_validate({"split": split, "crop": None, **options})
             yield CheckedSplit(split, cls.task, published, [source.read], cls.model_fields["crop"].default)
@@ -188,7 +198,7 @@ class DepthSource(FramesSource):
 
 
 class LabelledSource(FramesSource):
-    """Frames with classes. mapping: for networks with other classes (see docs/data.md)."""
+    """Frames with classes. `mapping`: pairs of classes for networks with other classes (docs/data.md)."""
 
     task: ClassVar[Task] = "segmentation"
     table: ClassVar[ClassTable]
@@ -197,22 +207,22 @@ class LabelledSource(FramesSource):
 
     @property
     def class_table(self) -> ClassTable | None:
-        """The classes that it has."""
+        """The classes."""
         return self.table
 
     @property
     def version(self) -> str:
-        """Changes when the same files give other targets."""
+        """A version that changes when the same files give other targets."""
         return f"1-{self.table.digest}"
 
 
-Frame = tuple[Any, int]  # a data set, and the number of a frame in it
-Follow = Callable[[Sequence[Frame], str], Iterable[Frame]]  # shows how far one is
+Frame = tuple[Any, int]  # a data set, and the index of a frame
+Follow = Callable[[Sequence[Frame], str], Iterable[Frame]]  # shows the progress
 
 
 @dataclass(frozen=True)
 class DepthFrame:
-    """What is in a frame: height and width, shares of the pixels with sparse depth and target, metres."""
+    """Facts about a frame: height and width, shares of pixels with sparse depth and target, range in metres."""
 
     frame_id: str
     size: tuple[int, int]
@@ -224,7 +234,7 @@ class DepthFrame:
 
 @dataclass(frozen=True)
 class LabelledFrames:
-    """What is in several frames: how many were opened, their heights and widths, and the pixels of each class."""
+    """Facts about several frames: number of opened frames, sizes, and pixels of each class."""
 
     classes: ClassTable
     opened: int
@@ -237,7 +247,13 @@ class LabelledFrames:
 class SplitReport:
     """The state of a split on disk.
 
-    published: how many frames it should have; content: of the opened frames; notes: of its data sets.
+    Args:
+        name: Name of the split.
+        frames: Number of frames.
+        published: Published number of frames, if known.
+        content: Facts about the opened frames.
+        problems: Problems with their fixes.
+        notes: Notes of its data sets.
     """
 
     name: str
@@ -266,7 +282,7 @@ def check_options(name: str, source: type[Source], given: Mapping[str, str]) -> 
 
 
 def check_split(split: CheckedSplit, every: bool, follow: Follow) -> SplitReport:
-    """Open frames, evenly spread or every one; what cannot be opened is among the problems."""
+    """Open evenly spaced frames, or all, and report problems."""
     frames: list[Frame] = []
     missing: list[str] = []
     notes: list[str] = []
@@ -290,12 +306,12 @@ def check_split(split: CheckedSplit, every: bool, follow: Follow) -> SplitReport
         remedy = f"smaller than the usual crop {height}×{width}; use crop=None, or a smaller one"
         small = [frame for frame in content if frame.size[0] < height or frame.size[1] < width]
         problems += [f"{frame.frame_id}: {remedy}" for frame in small]
-    told = tuple(dict.fromkeys((*problems, *missing)))  # parts may lack the same
+    told = tuple(dict.fromkeys((*problems, *missing)))  # parts may have the same problem
     return SplitReport(split.name, len(frames), split.published, content or None, told, tuple(notes))
 
 
 def readable(frames: Iterable[Frame], problems: list[str]) -> Iterator[tuple[Frame, Batch]]:
-    """The frames that can be opened, each with what it holds; what is wrong with the others is put into `problems`."""
+    """Yield readable frames with their content, and add errors of other frames to `problems`."""
     for samples, index in frames:
         try:
             yield (samples, index), samples[index]
@@ -304,7 +320,7 @@ def readable(frames: Iterable[Frame], problems: list[str]) -> Iterator[tuple[Fra
 
 
 def describe_depth(frame_id: str, batch: Batch) -> DepthFrame:
-    """What is in a frame; depths are those of the target, NaN if it has none."""
+    """Return facts about a frame. Its range is of the target, NaN without one."""
     depths, (height, width) = batch.target[batch.valid], batch.target.shape
     sparse, target = ((known > 0).double().mean().item() for known in (batch.inputs["sparse_depth"], batch.valid))
     nearest, farthest = (each.item() for each in depths.aminmax()) if depths.numel() else (math.nan, math.nan)
@@ -312,7 +328,7 @@ def describe_depth(frame_id: str, batch: Batch) -> DepthFrame:
 
 
 def describe_classes(opened: Iterable[tuple[Frame, Batch]], classes: ClassTable) -> LabelledFrames | None:
-    """What is in these frames, None if there are none."""
+    """Return facts about these frames; None without frames."""
     sizes: Counter[tuple[int, int]] = Counter()
     pixels, not_counted = [0] * classes.num_classes, 0
     for _, batch in opened:

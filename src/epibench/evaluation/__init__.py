@@ -1,1 +1,1 @@
-"""The loop over members' outputs, the set of metrics, and what predictions cost."""
+"""The loop over members' outputs, the set of metrics, and the cost of predictions."""

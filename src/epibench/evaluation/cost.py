@@ -1,7 +1,7 @@
-"""What a prediction costs, and what its members cost to train, as functions of M.
+"""The cost of predictions and of training as functions of M.
 
-Members may share a part of a network, be pruned, or be views of the image: so operations and weights are counted on
-what a pool really runs, not multiplied by M.
+Members may share a part of a network, be pruned, or be views of the image. So operations and weights are counted while
+a pool runs, not multiplied by M.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from epibench.parallel import in_this_thread
 from epibench.results import ImageCost, TrainingCost
 
 REPEATS = 3
-SECONDS = 4.0  # for all repeats of one M: enough to see what it costs
+SECONDS = 4.0  # for all repeats of one M
 
 
 def network_cost(network: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, int]:
-    """Parameters, and operations of one pass over some images (a multiplication and an addition: two)."""
+    """Return parameters, and operations of one pass over some images (a multiplication and an addition: two)."""
     counter = FlopCounterMode(display=False)
     with torch.inference_mode(), counter:
         network(inputs)
@@ -39,17 +39,18 @@ def network_cost(network: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, 
 
 
 def num_parameters(network: nn.Module) -> int:
-    """How many numbers a network has learnt."""
+    """Return the number of learnt numbers of a network."""
     return sum(each.numel() for each in network.parameters())
 
 
 def cost_per_image(
     pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, draws: Draws
 ) -> dict[int, ImageCost]:
-    """Seconds and peak bytes of predicting one image with the first draw of M, by M: its passes and their mixture.
+    """Return seconds and peak bytes of one image, by M.
 
-    The peak is that of their weights and of all that is needed beside them for a moment. Operations are those of their
-    passes alone.
+    They are of the first draw of each M: its passes and their mixture.
+
+    The peak includes the weights and all temporary memory. Operations are of the passes alone.
     """
     first = {size: draws.sets[draws.of_size(size)[0]] for size in draws.sizes}
     return {size: _measure(pool, inputs, image_size, members) for size, members in first.items()}
@@ -64,11 +65,11 @@ def _measure(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, dr
         maps = joined([pool.outputs(inputs, members, range(1), image_size) for members in parts])
         for rows in bands(maps.size, chunk_size(1, size, maps.num_classes, pool.device)):
             predictive = LIKELIHOODS[pool.kind].combine(maps.pixels(0, rows), weights)
-            _ = predictive.probs if pool.kind == "categorical" else predictive  # they are computed when asked for
+            _ = predictive.probs if pool.kind == "categorical" else predictive  # probabilities are computed on access
         if pool.device.type == "cuda":
             torch.cuda.synchronize(pool.device)
 
-    predict()  # what is done for the first time only
+    predict()  # first runs initialise and cache
     before = begin_peak(pool.device)
     seconds: list[float] = []
     begun = time.perf_counter()
@@ -89,9 +90,9 @@ def _measure(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, dr
 
 
 def count_flops(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size, drawn: Sequence[int]) -> int | None:
-    """Floating-point operations of some members on one image (a multiplication and an addition: two).
+    """Return floating-point operations of some members on one image (a multiplication and an addition: two).
 
-    What members share is computed, and counted, once. None where nothing can be seen, as in models of other frameworks.
+    Operations that members share count once. None if operations are not visible, as in models of other frameworks.
     """
     counter = FlopCounterMode(display=False)
     with in_this_thread(), pool.uncompiled(), counter:
@@ -101,10 +102,15 @@ def count_flops(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size,
 
 
 def training_cost(table: MemberTable, draws: Draws, seconds: float, steps: int) -> dict[int, TrainingCost]:
-    """What the networks behind M members take to train, by M, in the mean over draws of M.
+    """Return the training cost of the networks behind M members, by M, in the mean over draws of M.
 
-    seconds, steps: of one network. An ensemble of M takes M trainings; passes, snapshots or samples of one network take
-    one.
+    An ensemble of M takes M trainings. Passes, snapshots or samples of one network take one training.
+
+    Args:
+        table: Table of members.
+        draws: Draws.
+        seconds: Seconds of training of one network.
+        steps: Steps of one network.
     """
     network = [member.network for member in table.members]
     costs = {}
@@ -116,12 +122,12 @@ def training_cost(table: MemberTable, draws: Draws, seconds: float, steps: int) 
 
 
 def begin_peak(device: torch.device) -> int | None:
-    """Measure the peak from now on, of tensors or of this process; returns what is in use, None where nobody knows."""
+    """Start to measure the peak memory of tensors or of this process. Return the present use; None if unknown."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return int(torch.cuda.memory_allocated(device))
     try:
-        ctypes.CDLL(None).malloc_trim(0)  # what the C library keeps for later would hide what is needed
+        ctypes.CDLL(None).malloc_trim(0)  # memory that the C library caches would hide the need
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except (OSError, AttributeError):
         return None
@@ -129,7 +135,7 @@ def begin_peak(device: torch.device) -> int | None:
 
 
 def _status(name: str) -> int | None:
-    """What Linux says of this process, in bytes."""
+    """Return a value of this process from Linux, in bytes."""
     try:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))

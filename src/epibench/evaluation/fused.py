@@ -1,7 +1,7 @@
-"""Categorical metrics of all draws from one kernel, which judges pixels and counts them in one go.
+"""Categorical metrics of all draws from one kernel, which scores pixels and counts them together.
 
-The states are those that the metrics' own updates would leave: counts equal, sums to their rounding. What a kernel does
-not cover is updated by the metrics themselves.
+The states equal the states of the metrics' own updates: counts exactly, sums up to rounding. Metrics without a kernel
+update themselves.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ COVERED = {
     "class_scores": metrics.ClassScores,
     "class_sparsification": metrics.ClassSparsification,
 }
-# Its counts of (true class, predicted class, bin of confidence) stay small up to so many.
+# The kernel's counts of (true class, predicted class, bin of confidence) stay small up to this number.
 MOST_CLASSES = 64
-RIGHT = 32  # bits below those that count what is right
+RIGHT = 32  # bits below the count of right pixels
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class FusedUpdates:
 
     suite: Suite
     layout: Layout
-    beside: MetricCollection | None = None  # metrics of float32, which the kernel does not cover
+    beside: MetricCollection | None = None  # metrics of float32, without a kernel
 
     @classmethod
     def of(cls, suite: Suite, weights: Tensor) -> FusedUpdates | None:
-        """None where kernels cannot be used, or where the metrics are not those that they cover."""
+        """Return updates; None if kernels cannot be used, or do not cover the metrics."""
         settings, found = suite.settings, dict(suite.metrics.items())
         if not kernels.usable(weights) or settings.kind != "categorical":
             return None
@@ -62,7 +62,7 @@ class FusedUpdates:
         return cls(suite, layout, beside) if found["ece_adaptive"].bits == layout.wide_bits else None
 
     def update(self, predictive: CategoricalPredictive, target: Tensor) -> bool:
-        """Add pixels to all metrics; False, and nothing added, where some have scores that are not numbers ≥ 0."""
+        """Add pixels to all metrics. Return False, without any change, if scores of some pixels are not numbers ≥ 0."""
         from epibench.kernels.drawn import drawn_members
         from epibench.kernels.tally import tally
 
@@ -82,7 +82,7 @@ class FusedUpdates:
 
 
 def layout_of(found: Mapping[str, Any]) -> Layout:
-    """What the states of the metrics look like."""
+    """Return the layout of the metrics' states."""
     from epibench.kernels.tally import Layout
 
     bits, reliability = found["sparsification"].bits, found["reliability"]
@@ -98,7 +98,7 @@ def layout_of(found: Mapping[str, Any]) -> Layout:
 
 
 def add(metric: StreamingMetric, increments: Mapping[str, Tensor]) -> None:
-    """Add to the states of a metric, by their names."""
+    """Add increments to the states of a metric, by name."""
     for state, increment in increments.items():
         setattr(metric, state, getattr(metric, state) + increment)
     metric.mark_updated()
@@ -106,7 +106,7 @@ def add(metric: StreamingMetric, increments: Mapping[str, Tensor]) -> None:
 
 
 def states_of(counted: Tally) -> dict[str, dict[str, Tensor]]:
-    """What every metric has to add to its states, by their names."""
+    """Return the increments of every metric's states, by name."""
     joint, doubt = counted.joint, counted.count("doubt")
     confusion = joint.sum(3)
     class_counts = confusion.sum(2)

@@ -1,6 +1,6 @@
-"""The loop that everything hangs on: members' outputs → predictive of every draw at once → streaming metrics.
+"""The central loop: members' outputs → predictive of every draw at once → streaming metrics.
 
-It is the same for small networks on points, large ones on images, and stored predictions.
+Small networks on points, large networks on images, and stored predictions use the same loop.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Progress = Callable[[int], None]
 
 
 def ignore(number: int) -> None:
-    """Nobody follows."""
+    """Ignore progress."""
 
 
 @dataclass
 class EvaluationTotals:
-    """How far an evaluation is: images done, valid pixels among them, seconds of members and of draws with metrics."""
+    """The totals of an evaluation: images, valid pixels, seconds of members, seconds of draws and metrics."""
 
     images: int = 0
     pixels: int = 0
@@ -39,12 +39,17 @@ class EvaluationTotals:
 
 @dataclass
 class Evaluation:
-    """Every metric of every draw of a pool on some data; it can be saved after every portion and goes on from there.
+    """Every metric of every draw of a pool on some data. It can be saved after every portion and resumed.
 
-    Where the predictor has stretches, the metrics of each are added up by themselves, and then to those of the
-    stretches before it: floating-point sums come out the same, wherever each stretch was evaluated.
+    If the predictor has stretches, each has its own metric states, which are added to the states of earlier stretches.
+    So floating-point sums are equal wherever each stretch was evaluated.
 
-    instead: metrics that replace those of the suite, by name.
+    Args:
+        predictor: The pool on its data.
+        draws: Draws.
+        settings: Settings of the metrics.
+        done: Totals so far.
+        instead: Metrics that replace metrics of the suite, by name.
     """
 
     predictor: PoolOnData
@@ -59,8 +64,8 @@ class Evaluation:
         self.suites = [make_suite(weights, self.settings, self.instead) for weights in self.weights]
         for suite in self.suites:
             suite.metrics.to(self.predictor.device)
-        self.before: dict[str, Tensor] = {}  # the states of all stretches before this one, added up
-        self.stretch_start = replace(self.done)  # where this stretch began
+        self.before: dict[str, Tensor] = {}  # the sum of the states of all earlier stretches
+        self.stretch_start = replace(self.done)  # totals at the start of this stretch
 
     def run(
         self,
@@ -69,9 +74,13 @@ class Evaluation:
         after_draws: Progress = ignore,
         after_stretch: Callable[[], None] | None = None,
     ) -> None:
-        """Go through all that is left; the functions are told of images, pixels and draws that were done.
+        """Evaluate the remaining data.
 
-        after_stretch: what to do with the state of a stretch, instead of adding it to those before.
+        Args:
+            after_portion: Receives the number of images after each portion.
+            after_pixels: Receives numbers of pixels.
+            after_draws: Receives numbers of draws.
+            after_stretch: Called after each stretch, instead of adding its state to the earlier ones.
         """
         device, watching = self.predictor.device, self.predictor.watching
         for portion in self.predictor.portions(self.done.images, self.parts):
@@ -83,7 +92,7 @@ class Evaluation:
                 with scoring:
                     evaluate(blocks, LIKELIHOODS[self.settings.kind], weights, suite, after_pixels)
                 after_draws(len(part.draws))
-            # The one place where anybody waits for a GPU.
+            # The only place that waits for a GPU.
             self.done.scoring_seconds += scoring.seconds
             self.done.forward_seconds += forward.seconds - ((watching.seconds if watching else 0.0) - watched)
             self.done.images += portion.num_images
@@ -93,17 +102,17 @@ class Evaluation:
             after_portion(portion.num_images)
 
     def start_at(self, image: int) -> None:
-        """Begin with another image than the first."""
+        """Start with another image than the first."""
         self.done = EvaluationTotals(images=image)
         self.stretch_start = replace(self.done)
 
     def end_stretch(self) -> None:
-        """Add the metrics of this stretch to those before it, and begin the next."""
+        """Add the metrics of this stretch to the earlier ones, and start the next stretch."""
         self._add(self._metric_state())
         self._begin_stretch()
 
     def cut_stretch(self) -> tuple[dict[str, Tensor], EvaluationTotals]:
-        """The state of this stretch alone, with how much it was; the next one begins without anything before it."""
+        """Return the state and totals of this stretch alone, and start the next stretch without earlier states."""
         state, begun = self._metric_state() | self.predictor.state(), vars(self.stretch_start)
         done = EvaluationTotals(**{name: value - begun[name] for name, value in vars(self.done).items()})
         self._begin_stretch()
@@ -113,10 +122,10 @@ class Evaluation:
     def _begin_stretch(self) -> None:
         self.stretch_start = replace(self.done)
         for suite in self.suites:
-            suite.metrics.reset()  # to new tensors: those that were there stay as they are
+            suite.metrics.reset()  # to new tensors: the old ones do not change
 
     def add_stretch(self, state: Mapping[str, Tensor], done: EvaluationTotals) -> None:
-        """Add the next stretch as it was cut elsewhere."""
+        """Add the next stretch, which was evaluated elsewhere."""
         self._add({name: state[name] for name in self._metric_state()})
         self.predictor.load_state({**self.predictor.state(), **state})
         self.done = EvaluationTotals(**{name: value + vars(self.done)[name] for name, value in vars(done).items()})
@@ -130,7 +139,7 @@ class Evaluation:
                 self.before[name] = values.to(self.predictor.device)
 
     def results(self) -> tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]:
-        """Every metric of every draw, (draw,) or (draw, class), and families of curves, (draw, point) with their x."""
+        """Return metrics, (draw,) or (draw, class), and families of curves, (draw, point), with x."""
         if self.before:
             self._load(self.before)
         values: dict[str, Tensor] = {}
@@ -143,14 +152,14 @@ class Evaluation:
         return values, curves
 
     def _put(self, into: dict[str, Tensor], values: Mapping[str, Tensor], part: DrawnPart) -> None:
-        """Put the values of a part's draws where they belong among all draws."""
+        """Put the values of a part's draws at their places among all draws."""
         for name, value in values.items():
             if name not in into:
                 into[name] = torch.zeros((len(self.draws.sets), *value.shape[1:]), dtype=value.dtype)
             into[name][part.draws] = value.cpu()
 
     def state(self) -> dict[str, Tensor]:
-        """All that is needed to go on, besides `done`."""
+        """Return all states that resuming needs, besides `done`."""
         before = {f"before.{name}": tensor for name, tensor in self.before.items()}
         return self._metric_state() | before | self.predictor.state()
 
@@ -159,7 +168,7 @@ class Evaluation:
         return {f"{owner}.{name}": tensor for owner, state in named.items() for name, tensor in state.items()}
 
     def load_state(self, saved: Mapping[str, Tensor], done: EvaluationTotals) -> None:
-        """Go on from a saved state."""
+        """Resume from a saved state."""
         self._load(saved)
         start, device = "before.", self.predictor.device
         self.before = {n.removeprefix(start): each.to(device) for n, each in saved.items() if n.startswith(start)}
@@ -176,7 +185,7 @@ class Evaluation:
 def evaluate(
     blocks: Iterable[Pixels], likelihood: Likelihood, weights: Tensor, suite: Suite, progress: Progress = ignore
 ) -> None:
-    """Update the metrics of all draws with blocks of pixels; weights: (draw, member), rows sum to 1."""
+    """Update the metrics of all draws with blocks of pixels. weights: (draw, member), rows sum to 1."""
 
     fused = FusedUpdates.of(suite, weights)
 
@@ -197,7 +206,7 @@ def evaluate(
 
 
 def chunks(block: Pixels, num_draws: int, device: torch.device) -> Iterator[Pixels]:
-    """Cut a block so that what is computed of it at once stays small, and move it to the device."""
+    """Split a block into chunks whose temporaries stay small, and move them to the device."""
     num_pixels = block.target.shape[0]
     shape = next(iter(block.outputs.values())).shape
     size, done = chunk_size(num_draws, shape[0], math.prod(shape[2:]), device), 0

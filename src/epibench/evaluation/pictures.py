@@ -1,4 +1,4 @@
-"""Pictures of what members predict, kept as numbers: of an image, what is known of it and what one draw predicts."""
+"""Pictures of predictions, kept as numbers: an image, its targets, and the prediction of one draw."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ MAX_WIDTH = 512
 MOST_NUMBERS = 2**26  # of all members, or classes, of a picture of a store: more are not held in memory
 AT_ONCE = 2**24  # numbers of members, or classes, that are averaged at once
 COUNTS = 2**16 - 1
-DEPTH_SCALE = 1 / 64  # metres per count: finer steps are noise that no picture shows
+DEPTH_SCALE = 1 / 64  # metres per count: finer steps are invisible noise
 ENTROPY_SCALE = 1 / 256  # nats per count
-LEVELS = 1000  # of values whose unit is not known
-TINY = 1e-30  # a scale of values that are all zero
+LEVELS = 1000  # levels of values with an unknown unit
+TINY = 1e-30  # the scale of values that are all zero
 Pair = tuple[Picture, PredictedPicture]
 
 
 def thinned(values: Tensor, step: int) -> Tensor:
-    """Every so many-th pixel of the last two axes, in the memory of the CPU."""
+    """Return every `step`-th pixel of the last two axes, in CPU memory."""
     return values[..., ::step, ::step].cpu().clone()
 
 
 def can_be_shown(sample: Batch) -> bool:
-    """Whether there is a picture of a sample: an image in colour or grey, of the size of its target."""
+    """Return whether a sample has a picture: an image in colour or grey, of the size of its target."""
     image = sample.inputs.get("image")
     return (
         image is not None
@@ -49,7 +49,7 @@ def can_be_shown(sample: Batch) -> bool:
 
 
 def shown_image(batch: Batch, number: int) -> Tensor:
-    """An image as 8 bits of three colours; one that is not in 8 bits, from its least to its greatest value."""
+    """Return an image as 8-bit RGB. Other types are scaled from their smallest to their largest value."""
     image = batch.inputs["image"][number]
     if image.dtype != torch.uint8:
         low, high = image.aminmax()
@@ -58,7 +58,7 @@ def shown_image(batch: Batch, number: int) -> Tensor:
 
 
 def nearest(depth: Tensor, step: int) -> Tensor:
-    """A smaller map of sparse depth: the nearest point of each square that has one."""
+    """Return a smaller map of sparse depth: the nearest point of each square, if it has one."""
     if step == 1:
         return depth
     far = torch.where(depth > 0, -depth, -torch.inf)
@@ -72,9 +72,9 @@ def photo(image: Tensor) -> PictureFile:
 
 
 def grid(values: Tensor, scale: float, offset: float = 0.0) -> Grid:
-    """Numbers as a 16-bit grey picture, and what one count stands for; a finer scale than they have room for grows.
+    """Return numbers as a 16-bit grey picture with the scale of a count. A scale that is too fine grows.
 
-    offset: what zero counts stand for.
+    `offset` is the value of zero counts.
     """
     scale = max(scale, (float(values.max()) - offset) / COUNTS)
     counts = ((values.double() - offset) / scale).round().clamp(0, COUNTS).numpy().astype(np.uint16)
@@ -82,7 +82,7 @@ def grid(values: Tensor, scale: float, offset: float = 0.0) -> Grid:
 
 
 def value_grid(values: Tensor) -> Grid:
-    """Values of any sign and unit as a grey picture; no count where they are NaN."""
+    """Return values of any sign and unit as a grey picture; NaN becomes count 0."""
     known = values[torch.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if known.numel() else (0.0, 0.0)
     scale = max((high - low) / LEVELS, TINY, abs(high) * 1e-6)
@@ -101,10 +101,10 @@ def _encoded(picture: Image.Image, layout: str, **options: Any) -> PictureFile:
 
 
 class DepthPictures:
-    """Keeps mean and variance of every member that is drawn; without `sparse_depth` as input, of values of any unit."""
+    """Keeps mean and variance of every member of a draw. Without `sparse_depth` as input, values have any unit."""
 
     def show(self, batch: Batch, number: int, step: int) -> dict[str, Tensor]:
-        """What went in, and the truth: 0 where depth is not known, NaN where other values are not."""
+        """Return inputs and targets: unknown depth is 0, other unknown values are NaN."""
         image = {"image": thinned(shown_image(batch, number), step)}
         if "sparse_depth" not in batch.inputs:
             return {**image, "target": thinned(torch.where(batch.valid[number], batch.target[number], torch.nan), step)}
@@ -116,16 +116,16 @@ class DepthPictures:
         }
 
     def begin(self, outputs: Mapping[str, Tensor], num_members: int) -> dict[str, Tensor]:
-        """Room for all members. outputs: of the first, (row, column)."""
+        """Return empty tensors for all members. `outputs`: of the first, (row, column)."""
         return {name: torch.zeros(num_members, *values.shape) for name, values in outputs.items()}
 
     def add(self, kept: Mapping[str, Tensor], outputs: Mapping[str, Tensor], number: int) -> None:
-        """Keep what a member predicts, (row, column); number: of the member within the draw."""
+        """Keep a member's prediction, (row, column). `number`: index of the member in the draw."""
         for name, values in outputs.items():
             kept[name][number] = values.cpu().float()
 
     def picture(self, kept: Mapping[str, Tensor], num_members: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What is known of the image, and mean and standard deviation of the draw."""
+        """Return pictures of the targets, and of mean and standard deviation of the draw."""
         size = kept["mean"].shape[1:]
         weights, length = torch.full((1, num_members), 1 / num_members), max(1, AT_ONCE // num_members)
         blocks = zip(*(torch.split(kept[name].flatten(1), length, 1) for name in ("mean", "variance")), strict=True)
@@ -145,16 +145,16 @@ class ClassPictures:
     """Keeps the sum of the members' probabilities: all logits of a pool would take gigabytes."""
 
     def show(self, batch: Batch, number: int, step: int) -> dict[str, Tensor]:
-        """The image and the true classes, IGNORE where there are none."""
+        """Return the image and the true classes; unknown classes are IGNORE."""
         target = torch.where(batch.valid[number], batch.target[number], IGNORE)
         return {"image": thinned(shown_image(batch, number), step), "target": thinned(target, step).to(torch.uint8)}
 
     def begin(self, outputs: Mapping[str, Tensor], num_members: int) -> dict[str, Tensor]:
-        """No probability yet. outputs: of the first member, logits or probs (row, column, class)."""
+        """Return an empty sum. `outputs`: of the first member, logits or probs (row, column, class)."""
         return {"sum": torch.zeros(next(iter(outputs.values())).shape)}
 
     def add(self, kept: Mapping[str, Tensor], outputs: Mapping[str, Tensor], number: int) -> None:
-        """Add the probabilities of a member; number: of the member within the draw."""
+        """Add the probabilities of a member. `number`: index of the member in the draw."""
         probs = outputs["probs"].float() if "probs" in outputs else torch.softmax(outputs["logits"].float(), -1)
         kept["sum"].add_(probs.cpu())
 
@@ -171,12 +171,12 @@ PICTURES: dict[str, DepthPictures | ClassPictures] = {"gaussian": DepthPictures(
 
 
 def step_of(width: int) -> int:
-    """Every so many-th pixel of an image is kept."""
+    """Return the step between kept pixels of an image."""
     return -(-width // MAX_WIDTH)
 
 
 def made_picture(kind: str, image: int, kept: Mapping[str, Tensor], num_members: int) -> Pair:
-    """An image, and the prediction of a draw for it, from what was kept of both."""
+    """Return an image, and the prediction of a draw, from the kept numbers."""
     height, width = kept["image"].shape[-2:]
     known, predicted = PICTURES[kind].picture(kept, num_members)
     shown = Picture(image=image, height=height, width=width, photo=photo(kept["image"]), **known)
@@ -184,7 +184,7 @@ def made_picture(kind: str, image: int, kept: Mapping[str, Tensor], num_members:
 
 
 def stored_pictures(predictions: StoredPredictions, members: Sequence[int], number: int) -> list[Pair]:
-    """Evenly spaced images of a store that has photos, with what a draw of its members predicts for them."""
+    """Return evenly spaced images of a store with photos, and the prediction of one draw for them."""
     store = predictions.store
     if "image" not in store.arrays or store.kind not in PICTURES or (store.num_classes or 0) > IGNORE:
         return []

@@ -1,4 +1,4 @@
-"""Score stored predictions: draws, settings and what the results say of a file."""
+"""Scores of stored predictions: draws, settings and facts about a file."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from epibench.results import DomainFacts, MethodFacts, Picture, PoolSize, Result
 from epibench.standard_errors import points_backwards
 from epibench.store.formats import PredictionStore
 
-# States of all metrics, and as much again to compute them.
+# States of all metrics, and the same size again to compute them.
 BYTES_PER_DRAW = 2 * 9 * 2**19
 NO_DOMAIN = "no domain given"
-NUM_PICTURES = 4  # images that results keep, with what the first draw of the largest M predicts
+NUM_PICTURES = 4  # images in results, with the prediction of the first draw of the largest M
 BYTES_PER_CLASS = 2 * 20 * 2**10  # of a draw: sparsification among the pixels of the class
 
 
 @dataclass(frozen=True)
 class ScoreSettings:
-    """All that a score depends on, besides the predictions."""
+    """All settings of a score, besides the predictions."""
 
     sizes: tuple[int, ...] | None = None
     max_draws: int = 16
@@ -56,10 +56,10 @@ class Scorer:
     settings: ScoreSettings
     draws: Draws
     suite_settings: SuiteSettings
-    uncertainty: str  # its name in results: that of the array or map, where it was given
+    uncertainty: str  # its name in results: of the array or map, if it was given
 
     def run(self, progress: Callable[[int], None] = lambda pixels: None) -> ScoredStore:
-        """Read all predictions once, and score every draw. progress: is called with the number of pixels done."""
+        """Read all predictions once, and score every draw. `progress` receives numbers of finished pixels."""
         settings, device = self.settings, torch.device(self.settings.device)
         names = self.store.uncertainty_names or ()
         predictions = StoredPredictions(
@@ -74,7 +74,7 @@ class Scorer:
             evaluation.run(after_pixels=progress)
         except InputError:
             raise
-        except ValueError as error:  # values so large that what is computed of them is not finite
+        except ValueError as error:  # values so large that results are not finite
             raise InputError(f"{self.store.path}: {error}; check the unit and size of the predictions") from error
         store, sets, tally = self.store, self.draws.sets, predictions.tally
         values, curves = evaluation.results()
@@ -103,7 +103,7 @@ class Scorer:
         return ScoredStore(score, store.class_names, [image for image, _ in pictures])
 
     def notes(self, tally: Tally, values: dict[str, Tensor]) -> list[str]:
-        """What a reader should know before comparing these numbers with others."""
+        """Return notes that matter for comparisons of these numbers."""
         notes = []
         if not self.store.complete:
             notes.append("Its writer did not finish: images or members may be missing.")
@@ -123,7 +123,7 @@ class Scorer:
             names = ("ause_inverted", "ause_inverted_noise", "ause_inverted_bound")
             inverted, noise, inverted_bound = (float(values[name][draws].mean()) for name in names)
             if points_backwards(ause, inverted, noise, inverted_bound):
-                own = self.uncertainty in self.store.arrays  # the name of the array, not that of a map in it
+                own = self.uncertainty in self.store.arrays  # the name of the array, not of a map in it
                 name = self.uncertainty if own else f"uncertainty {self.uncertainty!r}"
                 notes.append(
                     f"Its {name} is inverted: at M = {size}, AUSE {ause:.3g} as given, {inverted:.3g} inverted, "
@@ -142,7 +142,7 @@ class Scorer:
 
 @dataclass(frozen=True)
 class ScoredStore:
-    """The score of stored predictions, with the names of classes and the images that were kept."""
+    """The score of stored predictions, with the names of classes and the kept images."""
 
     score: Score
     class_names: Sequence[str] | None
@@ -150,7 +150,7 @@ class ScoredStore:
 
 
 def score_results(stores: Sequence[ScoredStore], settings: ScoreSettings, in_domain: str | None = None) -> Results:
-    """Results of all stores together. in_domain: the domain that methods were trained for, if it is known."""
+    """Return results of all stores. `in_domain`: the domain of the methods' training, if known."""
     scores = _with_distinct_methods([store.score for store in stores])
     names: dict[str, Sequence[str]] = {}
     for score, store in zip(scores, stores, strict=True):
@@ -187,7 +187,7 @@ def score_results(stores: Sequence[ScoredStore], settings: ScoreSettings, in_dom
 
 
 def _with_distinct_methods(scores: Sequence[Score]) -> list[Score]:
-    """The scores under names of methods that differ on each domain: with the map of uncertainty, then the path."""
+    """Return scores with distinct names of methods on each domain: with the uncertainty map, then the path."""
     methods = [score.method for score in scores]
     maps = Counter((score.source, score.kind) for score in scores)
     methods = [
@@ -219,9 +219,9 @@ def check_in_domain(in_domain: str, stores: Sequence[PredictionStore]) -> None:
 
 
 def scorers_of(store: PredictionStore, settings: ScoreSettings, name: str) -> list[Scorer]:
-    """A scorer of each uncertainty that is asked for: of the one in the settings, or of every map of a ranking.
+    """Return a scorer of each requested uncertainty: of the settings' one, or of every map of a ranking.
 
-    name: what to call the store in complaints.
+    `name` is the store's name in messages.
     """
     maps = [settings.uncertainty] if settings.uncertainty is not None else store.uncertainty_names or [None]
     try:
@@ -231,7 +231,7 @@ def scorers_of(store: PredictionStore, settings: ScoreSettings, name: str) -> li
 
 
 def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
-    """Make the draws and check that everything asked for is possible, before anything is read."""
+    """Make the draws, and check the settings before anything is read."""
     draws = make_draws(
         store.num_members,
         settings.sizes,
@@ -243,7 +243,7 @@ def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
     num_draws = len(draws.sets)
     needed = num_draws * (BYTES_PER_DRAW + (store.num_classes or 0) * BYTES_PER_CLASS)
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if settings.device == "cpu" and needed > there:  # before the machine comes to a halt
+    if settings.device == "cpu" and needed > there:  # instead of exhausting the machine's memory
         raise InputError(
             f"{num_draws:,} draws need {needed / 2**30:,.0f} GiB for their metrics, and this machine has "
             f"{there / 2**30:,.0f} GiB; lower --draws or give fewer --members"
@@ -270,7 +270,7 @@ def prepare(store: PredictionStore, settings: ScoreSettings) -> Scorer:
 
 
 def uncertainty_of(store: PredictionStore, name: str | None) -> tuple[str, str]:
-    """What to sort by: its name in results, and what the likelihood calls it; a store may have maps of its own."""
+    """Return the uncertainty's name in results, and its name in the likelihood. A store may have its own maps."""
     if store.kind != "ranking":
         used = check_uncertainty(store.kind, name)
         return used, used

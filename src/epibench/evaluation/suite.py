@@ -26,10 +26,16 @@ MetricInputs = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class SuiteSettings:
-    """What the metrics of a suite depend on, besides the draws.
+    """The settings of the metrics of a suite, besides the draws.
 
-    published: values of the convention `gustafsson2020` are given beside those of the suite's own.
-    depth: predictions are depths in metres, and have the metrics of depth beside those of their kind.
+    Args:
+        kind: Kind of the predictions.
+        convention: Convention of the metrics.
+        uncertainty: Uncertainty that pixels are sorted by.
+        num_images: Number of images.
+        num_classes: Number of classes.
+        published: Whether values of the convention `gustafsson2020` are added to the suite's own.
+        depth: Whether predictions are depths in metres, which have further metrics.
     """
 
     kind: str
@@ -47,24 +53,24 @@ class SuiteSettings:
 
 
 class Suite:
-    """Metrics in a MetricCollection, and how what they ask for is observed of a predictive."""
+    """Metrics in a MetricCollection, and their inputs from a predictive."""
 
     def __init__(self, suite: dict[str, StreamingMetric], settings: SuiteSettings):
         self.metrics = MetricCollection(cast(dict[str, Any], suite), compute_groups=False)
         self.settings = settings
 
     def inputs_of(self, predictive: Any, target: Tensor, image: Tensor | None) -> MetricInputs:
-        """What the metrics may ask for of these pixels, by name; it may be called from several threads."""
+        """Return the inputs of the metrics for these pixels, by name. Several threads may call it."""
         observed = METRIC_INPUTS[self.settings.kind](predictive, target, self.settings)
         return observed if image is None else {**observed, "image": image}
 
     def update(self, observed: MetricInputs) -> None:
-        """Add observed pixels to every metric; each takes by name what it needs."""
+        """Add pixels to every metric; each takes its inputs by name."""
         self.metrics.update(**observed)
 
     def compute(self) -> dict[str, Tensor]:
-        """Every metric by its name in results, (draw,) or (draw, class)."""
-        for _, metric in self.metrics.items():  # where nothing was seen, all is NaN
+        """Return every metric by its name in results, (draw,) or (draw, class)."""
+        for _, metric in self.metrics.items():  # without pixels, all values are NaN
             cast(StreamingMetric, metric).mark_updated()
         values: dict[str, Tensor] = {}
         if self.settings.published:
@@ -75,16 +81,16 @@ class Suite:
         return {name: value if value.ndim else value[None] for name, value in values.items()}
 
     def curves(self) -> dict[str, dict[str, Tensor]]:
-        """The curves of the metrics that have any, each family with its abscissa `x` and curves (draw, point)."""
+        """Return the curves of the metrics, each family with its abscissa `x` and curves (draw, point)."""
         families = {name: cast(StreamingMetric, metric).curves() for name, metric in self.metrics.items()}
         return {name: curves for name, curves in families.items() if curves}
 
     def state(self) -> dict[str, Tensor]:
-        """The states of all metrics, by names of their own."""
+        """Return the states of all metrics, by name."""
         return {f"{name}.{part}": getattr(metric, part) for name, metric, part in self._parts()}
 
     def load_state(self, saved: Mapping[str, Tensor]) -> None:
-        """Go on from states of a suite with the same settings and draws."""
+        """Resume from states of a suite with the same settings and draws."""
         for name, metric, part in self._parts():
             setattr(metric, part, saved[f"{name}.{part}"].to(metric.device))
             metric.mark_updated()
@@ -116,8 +122,8 @@ def _miou(weights: Tensor, settings: SuiteSettings) -> StreamingMetric:
     return metrics.MeanIoU(settings.num_classes or 0, len(weights), convention=settings.convention)
 
 
-# The set of metrics, by kind of prediction (of a ranking also: of values or of classes). To add one, write its file and
-# add its line here.
+# The metrics of each kind of prediction; a ranking has values or classes. To add one, write its file and
+# its line here.
 METRICS: dict[str, dict[str, MakeMetric]] = {
     "gaussian": {
         "sparsification": _sparsification("rmse"),
@@ -151,13 +157,13 @@ METRICS: dict[str, dict[str, MakeMetric]] = {
         "mae": lambda weights, settings: metrics.MeanAbsoluteError(len(weights)),
     },
     "ranking_classes": {
-        "sparsification": _sparsification("brier", inverted=True),  # of losses that are 1 where a class is wrong
+        "sparsification": _sparsification("brier", inverted=True),  # of losses that are 1 if the class is wrong
         "miou": _miou,
     },
 }
 
 
-# Further metrics for values as published beside another convention: float32 needs states of its own.
+# Further metrics for published values beside another convention: float32 needs its own states.
 PUBLISHED_METRICS: dict[str, dict[str, MakeMetric]] = {
     "categorical": {
         "reliability_published": lambda weights, settings: PublishedConfidenceCalibration(10, len(weights)),
@@ -166,19 +172,19 @@ PUBLISHED_METRICS: dict[str, dict[str, MakeMetric]] = {
 }
 
 
-# What is added to them where predictions are depths in metres.
+# Further metrics for predictions that are depths in metres.
 DEPTH_METRICS: dict[str, MakeMetric] = {"depth": lambda weights, settings: metrics.DepthErrors(len(weights))}
 
 
 def metrics_of(name: str, depth: bool = False, published: bool = False) -> dict[str, MakeMetric]:
-    """A set of metrics by its name."""
+    """Return a set of metrics by its name."""
     return METRICS[name] | (PUBLISHED_METRICS.get(name, {}) if published else {}) | (DEPTH_METRICS if depth else {})
 
 
 def make_suite(weights: Tensor, settings: SuiteSettings, instead: Mapping[str, MakeMetric] | None = None) -> Suite:
-    """The metrics of a kind of prediction, for the draws in the rows of `weights` (draw, member).
+    """Return the metrics of a kind of prediction, for the draws in the rows of `weights` (draw, member).
 
-    instead: metrics that replace those of the same name.
+    `instead`: metrics that replace metrics of the same name.
     """
     makers = metrics_of(settings.metric_set, settings.depth, settings.published) | dict(instead or {})
     suite = {name: make(weights, settings) for name, make in makers.items()}
@@ -186,7 +192,7 @@ def make_suite(weights: Tensor, settings: SuiteSettings, instead: Mapping[str, M
 
 
 def observe_gaussian(predictive: GaussianPredictive, target: Tensor, settings: SuiteSettings) -> MetricInputs:
-    """Everything that a metric of Gaussian predictions may ask for, by the name it asks with."""
+    """Return all inputs of metrics of Gaussian predictions, by name."""
     return {
         "mean": predictive.mean,
         "variance": predictive.variance,
@@ -200,7 +206,7 @@ def observe_gaussian(predictive: GaussianPredictive, target: Tensor, settings: S
 
 
 def observe_categorical(predictive: CategoricalPredictive, target: Tensor, settings: SuiteSettings) -> MetricInputs:
-    """Everything that a metric of categorical predictions may ask for, by the name it asks with."""
+    """Return all inputs of metrics of categorical predictions, by name."""
     scored = predictive.judge(target, cast(Any, settings.uncertainty))
     observed = {
         "confidence": scored.confidence,
@@ -218,14 +224,14 @@ def observe_categorical(predictive: CategoricalPredictive, target: Tensor, setti
 
 
 def observe_published(predictive: CategoricalPredictive, target: Tensor, prefix: str) -> MetricInputs:
-    """Inputs of the published convention, from probabilities in float32; prefix: of their names."""
+    """Return inputs of the published convention, from probabilities in float32. `prefix`: of their names."""
     confidence, predicted = predictive.choose_in_float32()
     named = {"confidence": confidence, "predicted": predicted, "correct": predicted == target}
     return {"target": target} | {f"{prefix}{name}": values for name, values in named.items()}
 
 
 def observe_ranking(predictive: RankingPredictive, target: Tensor, settings: SuiteSettings) -> MetricInputs:
-    """Everything that a metric of predictions without a distribution may ask for, by the name it asks with."""
+    """Return all inputs of metrics of predictions without a distribution, by name."""
     predicted = predictive.predicted
     uncertainty = order_key(predictive.uncertainty(cast(Any, settings.uncertainty)))
     observed = {"uncertainty": uncertainty, "target": target}

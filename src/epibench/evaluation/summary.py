@@ -58,7 +58,7 @@ def _summarised(curves: Tensor) -> Curve:
 
 
 def _shortened(value: float | None) -> float | None:
-    """A value with as many digits as a drawing needs; counts stay whole."""
+    """Return a value with the digits that a drawing needs; counts stay integers."""
     return value if value is None or isinstance(value, int) else float(f"{value:.{CURVE_DIGITS}g}")
 
 

@@ -1,7 +1,7 @@
-"""Kernels for a GPU, in Triton: what plain operations would write and read several times is done in one go.
+"""Triton kernels for a GPU, which combine operations that would write and read temporaries several times.
 
-Each has a plain counterpart beside its caller: the reference, and what a CPU uses. Triton comes with PyTorch where that
-has CUDA, and is imported only there.
+Each kernel has a plain counterpart beside its caller: the reference, which a CPU uses. Triton comes with PyTorch for
+CUDA, and is imported only there.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from functools import cache
 import torch
 from torch import Tensor
 
-CHOICE = "EPIBENCH_KERNELS"  # `plain`: do without
+CHOICE = "EPIBENCH_KERNELS"  # `plain` switches kernels off
 OLDEST_CAPABILITY = (7, 0)
 MOST_PROGRAMS = 65_535  # along any but the first axis of a launch
 
 
 def usable(where: Tensor | torch.device) -> bool:
-    """Whether kernels can be used on a tensor or device: it is a GPU that runs them, and `plain` is not asked for."""
+    """Return whether kernels can run on a tensor or device: a suitable GPU, unless `plain` is set."""
     device = where if isinstance(where, torch.device) else where.device
     return device.type == "cuda" and os.environ.get(CHOICE) != "plain" and _available(device)
 
 
 def launching(tensor: Tensor) -> AbstractContextManager[object]:
-    """Within it, kernels run where the tensor is."""
+    """Return a context in which kernels run on the tensor's device."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
 def launches(number: int, block: int = 1) -> list[slice]:
-    """Stretches of what many blocks see, each of which one launch can take along its second axis."""
+    """Return parts of the second axis of many blocks, each within one launch."""
     most = MOST_PROGRAMS * block
     return [slice(start, min(start + most, number)) for start in range(0, number, most)]
 

@@ -1,7 +1,7 @@
-"""From the logits of members to what every draw makes of every pixel, without averaged probabilities in memory.
+"""From members' logits to each draw's scores of each pixel, without averaged probabilities in memory.
 
-All in float64, and in an order that plain operations can follow: classes and members one after another, `fma` where
-`torch.addcmul` has one. So bins and classes are those of the plain way, to the last bit.
+All in float64, and in an order that plain operations can reproduce: classes and members one after another, `fma` where
+`torch.addcmul` has one. So bins and classes equal the plain operations', to the last bit.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ PIXELS_OF_DRAWS = 128
 
 @dataclass(frozen=True)
 class Refinement:
-    """Where pixels lie on a coarse grid, by row and by column of the image: the point below, and the share of the next.
+    """Positions of pixels on a coarse grid: by row and column, the lower point and the upper point's share.
 
-    pixels: (pixel,) numbers of the pixels that are looked at, counted along the rows of an image of that width.
+    pixels: (pixel,) numbers of the pixels, counted along the rows of an image of this width.
     """
 
     pixels: Tensor
@@ -47,7 +47,7 @@ def softmax(values: Tensor) -> Tensor:
 
 
 def refined_softmax(coarse: Tensor, where: Refinement) -> Tensor:
-    """The same of pixels between points of a coarse grid (member, class, row, column): logits are interpolated."""
+    """Return the softmax of interpolated logits from a coarse grid (member, class, row, column)."""
     members, classes, height, width = coarse.shape
     pixels = len(where.pixels)
     probs = torch.empty((members, classes, pixels), dtype=torch.float64, device=coarse.device)
@@ -85,7 +85,7 @@ def _softmax(
         tl.store(to, value, mask=there)
         at += class_stride
         to += pixels
-    tl.debug_barrier()  # another thread may have stored what is loaded
+    tl.debug_barrier()  # another thread may have stored the loaded value
     for _ in range(classes):
         to -= pixels
         tl.store(to, tl.load(to, mask=there, other=0) / total, mask=there)
@@ -120,7 +120,7 @@ def _refined_softmax(
         tl.store(to, value, mask=there)
         at += class_stride
         to += pixels
-    tl.debug_barrier()  # another thread may have stored what is loaded
+    tl.debug_barrier()  # another thread may have stored the loaded value
     for _ in range(classes):
         to -= pixels
         tl.store(to, tl.load(to, mask=there, other=0) / total, mask=there)
@@ -128,7 +128,7 @@ def _refined_softmax(
 
 @triton.jit
 def _between(at, below, beside, down, right):
-    """Interpolated along rows of the grid first, as `members.maps.upsampled_rows` does it."""
+    """Interpolate along rows of the grid first, as `members.maps.upsampled_rows` does."""
     left = _lerp(tl.load(at), tl.load(at + below), down)
     other = _lerp(tl.load(at + beside), tl.load(at + below + beside), down)
     return _lerp(left, other, right)
@@ -136,13 +136,13 @@ def _between(at, below, beside, down, right):
 
 @triton.jit
 def _lerp(start, end, share):
-    """As `torch.lerp` on a GPU."""
+    """Interpolate as `torch.lerp` does on a GPU."""
     step = end - start
     return tl.where(share < 0.5, tl.fma(share, step, start), tl.fma(-step, 1 - share, end))
 
 
 def in_float32(probs: Tensor) -> Tensor:
-    """Probabilities as a softmax in float32 makes them of the same logits. probs: (member, class, pixel) float64."""
+    """Return a float32 softmax of the same logits. probs: (member, class, pixel) float64."""
     members, classes, pixels = probs.shape
     single = torch.empty(probs.shape, dtype=torch.float32, device=probs.device)
     if probs.numel():
@@ -177,14 +177,17 @@ def _in_float32(
     at = first
     for _ in range(classes):
         power = (tl.load(at, mask=there, other=1) / highest).to(tl.float32)
-        # A quotient in float64, rounded, is the one that float32 rounds correctly.
+        # A rounded float64 quotient equals the correctly rounded float32 quotient.
         tl.store(to, (power.to(tl.float64) / total.to(tl.float64)).to(tl.float32), mask=there)
         at += class_stride
         to += to_class_stride
 
 
 def choose(probs: Tensor, drawn: DrawnMembers, draws: int) -> tuple[Tensor, Tensor]:
-    """Confidence and predicted class of every draw and pixel, averaged in float32. probs: (member, class, pixel)."""
+    """Return confidence and predicted class of every draw and pixel, averaged in float32.
+
+    probs: (member, class, pixel).
+    """
     if len(chunks := launches(probs.shape[2], PIXELS_OF_DRAWS)) > 1:
         parts = [choose(probs[:, :, part], drawn, draws) for part in chunks]
         confidence, predicted = (torch.cat(each, 1) for each in zip(*parts, strict=True))
@@ -220,7 +223,7 @@ def _choose(
             at = group * most + number
             prob = tl.load(of_label + tl.load(members + at).to(tl.int64) * member_stride)[None, :]
             weight = tl.load(weights + at * DRAWS + draw)[:, None]
-            # Times 1/M in float64, rounded: the quotient by M that float32 rounds correctly.
+            # Times 1/M in float64, rounded: equals the correctly rounded float32 quotient by M.
             average += (prob.to(tl.float64) * weight).to(tl.float32)
         higher = average > confidence
         predicted = tl.where(higher, label, predicted)
@@ -234,7 +237,7 @@ def _choose(
 def judge(
     probs: Tensor, drawn: DrawnMembers, draws: int, target: Tensor, with_entropy: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Of every draw and pixel: confidence, predicted class, Brier score, probability of the target, and doubt.
+    """Return confidence, predicted class, Brier score, probability of the target, and doubt of every draw and pixel.
 
     probs: (member, class, pixel) float64; doubt: the entropy, or 1 − confidence.
     """
@@ -291,7 +294,7 @@ def _judge(
 
 @triton.jit
 def tile_of(rows, pixels, DRAWS: tl.constexpr, PIXELS: tl.constexpr):
-    """The draws (draw, 1) and pixels (pixel,) of a program, none beyond the last, and which of them there are."""
+    """Return the draws (draw, 1) and pixels (pixel,) of a program, none beyond the last, and which of them exist."""
     row = tl.load(rows + tl.program_id(0) * DRAWS + tl.arange(0, DRAWS)).to(tl.int64)[:, None]
     pixel = tl.program_id(1).to(tl.int64) * PIXELS + tl.arange(0, PIXELS)
     there = (row >= 0) & (pixel < pixels)[None, :]
@@ -303,7 +306,7 @@ def judged(
     of_label, truth, sizes, members, weights, most, classes, member_stride, class_stride,
     ENTROPY: tl.constexpr, DRAWS: tl.constexpr, PIXELS: tl.constexpr,
 ):  # fmt: skip
-    """What the draws of a program make of its pixels, each (draw, pixel). of_label: where the first class is."""
+    """Return the scores of a program's draws and pixels, each (draw, pixel). of_label: address of the first class."""
     group, draw = tl.program_id(0), tl.arange(0, DRAWS)
     size = tl.load(sizes + group)
     confidence = tl.full((DRAWS, PIXELS), -1, tl.float64)

@@ -1,4 +1,4 @@
-"""Draws as kernels take them: in groups, with the members that any draw of a group has."""
+"""Draws in the format of kernels: in groups, with the members of any draw of a group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KNOWN = WeakTensorKeyDictionary()
 
 
 def drawn_members(weights: Tensor) -> DrawnMembers:
-    """Those of weights (draw, member), worked out once as long as these are there."""
+    """Return the draws of weights (draw, member), computed once for a tensor."""
     if weights not in _KNOWN:
         _KNOWN[weights] = DrawnMembers.of(weights)
     return cast(DrawnMembers, _KNOWN[weights])
@@ -22,10 +22,13 @@ def drawn_members(weights: Tensor) -> DrawnMembers:
 
 @dataclass(frozen=True)
 class DrawnMembers:
-    """Draws in groups that are averaged together, those with equally many members beside each other.
+    """Draws in groups that are averaged together; draws with equally many members are neighbours.
 
-    rows: (group, draw) number of each draw, −1 where there is none; sizes: (group,) how many members any of its draws
-    has; members: (group, number) these, in order; weights: (group, number, draw).
+    Args:
+        rows: (group, draw), number of each draw, −1 for none.
+        sizes: (group,), number of members of any draw in the group.
+        members: (group, number), these members, in order.
+        weights: (group, number, draw).
     """
 
     rows: Tensor
@@ -35,7 +38,7 @@ class DrawnMembers:
 
     @classmethod
     def of(cls, weights: Tensor, together: int = DRAWS_AT_ONCE) -> DrawnMembers:
-        """Of the rows of (draw, member)."""
+        """Return the groups of the rows of (draw, member)."""
         draws, members = weights.shape
         table = weights.cpu().to(torch.float64)
         order = torch.argsort(table.count_nonzero(1), stable=True)
@@ -44,7 +47,7 @@ class DrawnMembers:
         padded = torch.cat([table, table.new_zeros((1, members))])[rows].view(-1, together, members)
         drawn = (padded != 0).any(1)
         sizes = drawn.sum(1)
-        # Members of a group come first, in their order; the others have weight 0.
+        # Members of a group come first, in their order; other members have weight 0.
         chosen = torch.argsort((~drawn).to(torch.uint8), dim=1, stable=True)[:, : int(sizes.max())]
         shares = padded.gather(2, chosen[:, None].expand(-1, together, -1)).movedim(1, 2)
         numbers = (each.to(weights.device, torch.int32) for each in (rows.view(-1, together), sizes, chosen))
@@ -53,5 +56,5 @@ class DrawnMembers:
 
     @property
     def tables(self) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
-        """As kernels take them; last how far the lists of members are apart."""
+        """The arguments of kernels; the last one is the stride of the lists of members."""
         return self.rows, self.sizes, self.members, self.weights, self.members.shape[1]

@@ -1,4 +1,4 @@
-"""Moments of every draw of Gaussian members, and the CRPS of their mixtures: each pair of members once for all."""
+"""Moments of every draw of Gaussian members, and the CRPS of their mixtures, with each pair computed once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from epibench.kernels.drawn import DrawnMembers
 
 PIXELS_OF_DRAWS = 128
 PIXELS_OF_PAIR = 512
-# Distances (pair × pixel) that are held at once: 1 GiB.
+# Distances (pair × pixel) in memory: 1 GiB.
 DISTANCES = 2**27
 
 
 def moments(mean: Tensor, variance: Tensor, drawn: DrawnMembers, draws: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, mean variance and variance of the means of every draw, (draw, pixel). mean, variance: (member, pixel)."""
+    """Return mean, mean variance and variance of the means of every draw, (draw, pixel).
+
+    mean, variance: (member, pixel).
+    """
     if len(chunks := launches(mean.shape[1], PIXELS_OF_DRAWS)) > 1:
         parts = [moments(mean[:, part], variance[:, part], drawn, draws) for part in chunks]
         drawn_mean, aleatoric, epistemic = (torch.cat(each, 1) for each in zip(*parts, strict=True))
@@ -68,7 +71,7 @@ def _moments(
 
 
 def mixture_crps(means: Tensor, variances: Tensor, weights: Tensor, target: Tensor) -> Tensor:
-    """As `metrics.pixel_scores.mixture_crps`, (draw, pixel): one matrix product with the distances of all pairs."""
+    """Return `metrics.pixel_scores.mixture_crps`, (draw, pixel), by a matrix product with the pairs' distances."""
     first, second = torch.triu_indices(len(means), len(means), device=means.device)
     # Off the diagonal a pair counts twice, which cancels the ½.
     pairs = weights[:, first] * weights[:, second] * torch.where(first == second, -0.5, -1.0)

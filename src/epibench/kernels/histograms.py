@@ -13,7 +13,7 @@ BLOCK = 1024
 
 
 def bin_index(keys: Tensor, bits: int) -> Tensor:
-    """As `metrics.ranking.bin_index`: the bin of each key ≥ 0, int32."""
+    """Return the bin of each key ≥ 0, int32, as `metrics.ranking.bin_index` does."""
     keys = keys.contiguous()
     index = torch.empty(keys.shape, dtype=torch.int32, device=keys.device)
     if keys.numel():
@@ -22,7 +22,7 @@ def bin_index(keys: Tensor, bits: int) -> Tensor:
     return index
 
 
-@triton.jit(do_not_specialize=["number"])  # compiled once, whatever the number of pixels
+@triton.jit(do_not_specialize=["number"])  # compiled once for any number of pixels
 def _bin_index(keys, index, number, SHIFT: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     key = tl.load(keys + at, mask=at < number, other=0)
@@ -33,7 +33,7 @@ def _bin_index(keys, index, number, SHIFT: tl.constexpr, BLOCK: tl.constexpr):
 def bin_of(key, SHIFT: tl.constexpr):
     """The bin of keys ≥ 0 by the leading bits of their pattern as float32; 0 for zeros alone."""
     pattern = key.to(tl.float32).to(tl.int32, bitcast=True)
-    above_zero = (key > 0).to(tl.int32)  # also where it underflows to float32
+    above_zero = (key > 0).to(tl.int32)  # also if it underflows to float32
     return tl.maximum((pattern + ((1 << SHIFT) - 1)) >> SHIFT, above_zero)
 
 
@@ -58,7 +58,7 @@ def accumulate(index: Tensor, copies: int, *tables: tuple[Tensor, Tensor | None]
 
 
 def _row(values: Tensor) -> tuple[Tensor, int]:
-    """Values whose pixels lie together, and how far rows are apart: 0 where there is one for all draws."""
+    """Return values with contiguous pixels, and the stride of rows: 0 if all draws share one row."""
     values = values if values.stride(1) == 1 else values.contiguous()
     return values, values.stride(0) if values.shape[0] > 1 else 0
 
@@ -72,7 +72,7 @@ def _accumulate(
     index, index_stride, first, first_values, first_stride, second, second_values, second_stride,
     third, third_values, third_stride, pixels, bins, copies, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    # Draws come first, so that programs that run at the same time count in different tables.
+    # Draws come first, so that concurrent programs count in different tables.
     draw = tl.program_id(0).to(tl.int64)
     pixel = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     there = pixel < pixels

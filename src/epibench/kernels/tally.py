@@ -1,7 +1,7 @@
-"""All histograms and sums of categorical metrics, filled as draws are judged: nothing of a (draw, pixel) is written.
+"""Histograms and sums of categorical metrics, filled while draws are scored, without (draw, pixel) arrays.
 
-Each draw has a row of counts and a row of sums, in sections one behind another; `Tally` takes them apart. Sums are
-added by atomic operations, in no fixed order: they differ from run to run by their rounding. Counts do not.
+Each draw has a row of counts and a row of sums, in sections one after another, which `Tally` separates. Sums are added
+by atomic operations in varying order: they differ between runs by their rounding. Counts do not.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from epibench.kernels.drawn import DrawnMembers
 from epibench.kernels.histograms import bin_of
 
 PIXELS_AT_ONCE = 128
-HIGHEST = tl.constexpr(1.01)  # a probability, with what rounding to 16 bits adds
-COPIES = 8  # of sections with few cells, so that threads do not queue for them
+HIGHEST = tl.constexpr(1.01)  # the largest probability, including 16-bit rounding
+COPIES = 8  # of sections with few cells, so that threads do not wait for each other
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How many cells sections have: `wide` histograms, `narrow` ones of each class, and bins of confidence.
+    """Numbers of cells of the sections: `wide` histograms, `narrow` ones of each class, and bins of confidence.
 
-    narrow_first: the number, with `narrow_bits`, of the first bin of the octaves that the narrow ones tell apart.
+    narrow_first: index, with `narrow_bits`, of the first bin of the octaves that narrow histograms distinguish.
     """
 
     classes: int
@@ -41,7 +41,7 @@ class Layout:
 
     @property
     def joint(self) -> int:
-        """Cells of (true class, predicted class, bin of confidence, 1 in a bin of its own)."""
+        """Number of cells (true class, predicted class, bin of confidence), with a separate bin for 1."""
         return self.classes * self.classes * (self.bins + 1)
 
     @property
@@ -74,11 +74,11 @@ class Tally:
     sums: Tensor
 
     def count(self, section: str) -> Tensor:
-        """A section of the counts; `doubt` has those that are right in the upper half of each number."""
+        """Return a section of the counts; in `doubt`, the upper half of each number counts right pixels."""
         return _section(self.counts, self.layout.count_sections, section)
 
     def sum(self, section: str) -> Tensor:
-        """A section of the sums."""
+        """Return a section of the sums."""
         return _section(self.sums, self.layout.sum_sections, section)
 
     @cached_property
@@ -88,7 +88,7 @@ class Tally:
 
     @cached_property
     def confidence(self) -> Tensor:
-        """Their confidences."""
+        """Sums of the confidences of these pixels."""
         return self._by_classes(self.sum("confidence"))
 
     def _by_classes(self, section: Tensor) -> Tensor:
@@ -108,9 +108,9 @@ def _section(table: Tensor, sections: dict[str, int], name: str) -> Tensor:
 
 
 def tally(probs: Tensor, drawn: DrawnMembers, draws: int, target: Tensor, with_entropy: bool, layout: Layout) -> Tally:
-    """Judge all draws on some pixels, and count. probs: (member, class, pixel) float64; target: (pixel,).
+    """Score all draws on some pixels, and count. probs: (member, class, pixel) float64; target: (pixel,).
 
-    Pixels with a score that is not a number ≥ 0, or with a confidence that is no probability, are left out.
+    Pixels with a score that is not a number ≥ 0, or with an impossible confidence, are left out.
     """
     counts = torch.zeros((draws, sum(layout.count_sections.values())), dtype=torch.int64, device=probs.device)
     sums = torch.zeros((draws, sum(layout.sum_sections.values())), dtype=torch.float64, device=probs.device)
@@ -151,7 +151,7 @@ def _tally(
         DRAWS,
         PIXELS,
     )
-    # Comparisons with what is not a number are false: such a pixel has no bin.
+    # Comparisons with NaN are false: such a pixel has no bin.
     there = there & (uncertainty >= 0) & (brier >= 0) & (confidence >= 0) & (confidence <= HIGHEST)
     copy = (pixel % COPIES).to(tl.int32)[None, :]
     row = tl.maximum(row, 0)
@@ -191,7 +191,7 @@ def _tally(
     count += COPIES * CLASSES * CLASSES * (BINS + 1)
     total += COPIES * CLASSES * CLASSES * (BINS + 1)
 
-    nll = -tl.log(own)  # an infinite one makes an infinite sum
+    nll = -tl.log(own)  # an infinite value makes an infinite sum
     finite = there & (own > 0)
     _add(total + copy * CLASSES + truth, nll, there)
     total += COPIES * CLASSES
@@ -203,7 +203,7 @@ def _tally(
 
 @triton.jit
 def _narrow_bin(key, SHIFT: tl.constexpr, FIRST: tl.constexpr, NUMBER: tl.constexpr):
-    """As `metrics.per_class.narrow_bin`."""
+    """Return the bin as `metrics.per_class.narrow_bin` does."""
     index = bin_of(key, SHIFT)
     return tl.minimum(index, tl.minimum(tl.maximum(index - (FIRST - 1), 1), NUMBER - 1))
 

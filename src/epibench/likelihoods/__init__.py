@@ -13,11 +13,14 @@ from epibench.likelihoods import categorical, gaussian, ranking
 
 @dataclass(frozen=True)
 class Likelihood:
-    """What members of a kind predict together, and the uncertainties that this has, the usual one first.
+    """The predictive of members of one kind, and its uncertainties, with the default first.
 
-    image_loss: of every pixel, given raw outputs of a network (image, output, height, width) and targets (image,
-    height, width); image_outputs: what raw outputs stand for, by name, (image, height, width) or (image, class,
-    height, width).
+    Args:
+        combine: Returns the predictive of every draw.
+        uncertainties: Names of its uncertainties.
+        image_loss: Returns the loss of every pixel for raw outputs (image, output, height, width) and targets (image,
+            height, width).
+        image_outputs: Returns named outputs from raw outputs, (image, height, width) or (image, class, height, width).
     """
 
     combine: Callable[[Mapping[str, Tensor], Tensor], Any]

@@ -1,4 +1,4 @@
-"""Categorical members and what they predict together: the average of their probabilities."""
+"""Categorical members and their predictive: the average of their probabilities."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ FAST_NUMPY = torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 @dataclass(frozen=True)
 class CategoricalPredictive:
-    """Members and the draws that average them; what draws predict is worked out when it is asked for.
+    """Members and the draws that average them. The predictives of draws are computed on access.
 
-    member_probs: (member, pixel, class) in float64, classes outermost in memory, so that the pixels of a class lie
-    together; weights: (draw, member), rows sum to 1; of_logits: members gave logits, not probabilities.
+    Args:
+        member_probs: (member, pixel, class) in float64, classes outermost in memory, so that the pixels of a class are
+            neighbours.
+        weights: (draw, member), rows sum to 1.
+        of_logits: Whether members gave logits, not probabilities.
     """
 
     member_probs: Tensor
@@ -33,7 +36,7 @@ class CategoricalPredictive:
 
     @cached_property
     def probs(self) -> Tensor:
-        """Averaged probabilities, (draw, pixel, class), laid out as those of the members; `judge` does without them."""
+        """Averaged probabilities, (draw, pixel, class), in the members' memory layout; `judge` does not need them."""
         members = self.member_probs.movedim(2, 1)
         averaged = self.weights @ members.flatten(1)
         return averaged.view(len(self.weights), *members.shape[1:]).movedim(1, 2)
@@ -49,13 +52,13 @@ class CategoricalPredictive:
         return self._without_members_entropy(self.entropy)
 
     def uncertainty(self, kind: CategoricalUncertainty = "entropy") -> Tensor:
-        """What to sort pixels by; `confidence` is 1 − the maximum probability."""
+        """Return the uncertainty to sort pixels by; `confidence` is 1 − the maximum probability."""
         if check_uncertainty(kind) == "confidence":
             return (1 - self.probs.amax(2)).clamp(min=0)
         return self.entropy if kind == "entropy" else self.mutual_information
 
     def judge(self, target: Tensor, uncertainty: CategoricalUncertainty = "entropy") -> Judgement:
-        """All that metrics ask of each pixel, in one go and without holding `probs`. target: (pixel,)."""
+        """Return all scores of each pixel at once, without keeping `probs`. target: (pixel,)."""
         with_entropy = check_uncertainty(uncertainty) != "confidence"
         judge = _judge_in_order if self.member_probs.is_cuda else _judge_by_class
         if kernels.usable(self.member_probs):
@@ -66,7 +69,7 @@ class CategoricalPredictive:
         return judgement
 
     def choose_in_float32(self) -> tuple[Tensor, Tensor]:
-        """Confidence and predicted class, (draw, pixel), with softmax and averages in float32, as published.
+        """Return confidence and predicted class, (draw, pixel), with softmax and averages in float32, as published.
 
         Members are added one after another, each divided by their number: p = Σ softmax(logits) / M.
         """
@@ -92,10 +95,10 @@ class CategoricalPredictive:
         return confidence, predicted
 
     def _members_in_float32(self) -> Tensor:
-        """The softmax in float32, or the given probabilities in float32, (member, class, pixel).
+        """Return the softmax, or the given probabilities, in float32, (member, class, pixel).
 
-        p / max p is exp(logit − largest logit) in float64. A softmax takes sums and quotients of it. Rounded p would be
-        1 less often: 1/(1 + s) rounds to 1 for s < 2⁻²⁵, the sum 1 + s for s ≤ 2⁻²⁴.
+        p / max p is exp(logit − largest logit) in float64. The softmax uses sums and quotients of it. Rounded p would
+        be 1 less often: 1/(1 + s) rounds to 1 for s < 2⁻²⁵, the sum 1 + s for s ≤ 2⁻²⁴.
         """
         members = self.member_probs.movedim(2, 1)
         if not self.of_logits:
@@ -108,12 +111,12 @@ class CategoricalPredictive:
 
     def _without_members_entropy(self, total: Tensor) -> Tensor:
         epistemic = (total - self.weights @ entropy(self.member_probs)).clamp_(min=0)
-        alone = self.weights.count_nonzero(1) == 1  # one member has none, however its entropy was rounded
+        alone = self.weights.count_nonzero(1) == 1  # one member has none, however its entropy is rounded
         return epistemic.masked_fill_(alone[:, None], 0)
 
 
 class Judgement(NamedTuple):
-    """What each draw makes of each pixel, (draw, pixel): the first of the most probable classes, and scores."""
+    """Each draw's scores of each pixel, (draw, pixel); of equally probable classes the first is predicted."""
 
     confidence: Tensor
     predicted: Tensor
@@ -123,10 +126,12 @@ class Judgement(NamedTuple):
 
 
 def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> CategoricalPredictive:
-    """The predictive of every draw at once.
+    """Return the predictive of every draw at once.
 
-    outputs: `probs` or `logits`, (member, pixel, class), or `softmax`, probabilities of logits in float64 with classes
-    outermost in memory; weights: (draw, member), rows sum to 1.
+    Args:
+        outputs: `probs` or `logits`, (member, pixel, class), or `softmax`, probabilities of logits in float64 with
+            classes outermost in memory.
+        weights: (draw, member), rows sum to 1.
     """
     if "softmax" in outputs:
         probs = outputs["softmax"]
@@ -138,7 +143,7 @@ def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> CategoricalPredic
         return CategoricalPredictive(softmax(values).movedim(1, 2), weights.to(values.device, torch.float64))
     probs = torch.empty(values.shape, dtype=torch.float64, device=values.device)
     if "logits" not in outputs:
-        probs.copy_(values).clamp_(min=0)  # stored probabilities may lie below 0 by their rounding
+        probs.copy_(values).clamp_(min=0)  # stored probabilities may be rounded below 0
     elif probs.numel():
         torch.sub(values, values.amax(1, keepdim=True).to(torch.float64), out=probs)
         _in_place("exp", probs)
@@ -155,7 +160,7 @@ def _judge_by_kernel(member_probs: Tensor, weights: Tensor, target: Tensor, with
 
 
 def _judge_in_order(member_probs: Tensor, weights: Tensor, target: Tensor, with_entropy: bool) -> Judgement:
-    """For a GPU without: members and classes are added one after another, so that a kernel can do the same.
+    """For a GPU without kernels: members and classes are added one after another, as in the kernel.
 
     1 − confidence, or an entropy near 0, is all rounding error of sums: in another order, pixels would change bins.
     """
@@ -185,7 +190,7 @@ def _sum_in_order(values: Tensor) -> Tensor:
 
 
 def _judge_by_class(member_probs: Tensor, weights: Tensor, target: Tensor, with_entropy: bool) -> Judgement:
-    """For a CPU: one class after the other, so that all that is held is (draw, pixel) and stays in the cache."""
+    """For a CPU: one class after the other, so that temporaries are (draw, pixel) and stay in the cache."""
     classes = member_probs.shape[2]
     probs = torch.empty((len(weights), len(target)), dtype=torch.float64)
     confidence, brier, doubt = torch.full_like(probs, -1), torch.zeros_like(probs), torch.zeros_like(probs)
@@ -193,7 +198,7 @@ def _judge_by_class(member_probs: Tensor, weights: Tensor, target: Tensor, with_
     predicted = torch.zeros(probs.shape, dtype=number)
     for label in range(classes):
         torch.mm(weights, member_probs[:, :, label], out=probs)
-        # The label rises, so that the last one to exceed all before it is the greatest: quicker than a masked fill.
+        # The label increases, so the last label that exceeds all before has the maximum: faster than a masked fill.
         torch.maximum(predicted, (probs > confidence).to(number).mul_(label), out=predicted)
         torch.maximum(confidence, probs, out=confidence)
         if with_entropy:
@@ -206,7 +211,7 @@ def _judge_by_class(member_probs: Tensor, weights: Tensor, target: Tensor, with_
 
 
 def entropy(probs: Tensor) -> Tensor:
-    """−Σ p log p over the last axis, with 0·log 0 = 0."""
+    """Return −Σ p log p over the last axis, with 0·log 0 = 0."""
     if probs.is_cuda:
         total: Tensor = torch.special.entr(probs).sum(-1)
     else:
@@ -222,7 +227,7 @@ def _add_entropy(total: Tensor, probs: Tensor) -> None:
 
 
 def _in_place(function: Literal["exp", "log"], values: Tensor) -> Tensor:
-    """By the faster of two libraries."""
+    """Compute by the faster of two libraries."""
     if FAST_NUMPY and not values.is_cuda:
         getattr(np, function)(values.numpy(), out=values.numpy())
         return values

@@ -1,4 +1,4 @@
-"""Gaussian members and what they predict together: a mixture, summarised by its mean and variance."""
+"""Gaussian members and their predictive: a mixture, summarised by its mean and variance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from epibench import kernels
 
-FINITE_LOG_VARIANCE = 20.0  # of images: e^±20 stays finite, also in float32, whatever a broken network says
+FINITE_LOG_VARIANCE = 20.0  # of images: e^±20 stays finite, also in float32, for any output of a broken network
 GaussianUncertainty = Literal["total", "aleatoric", "epistemic"]
 
 
@@ -44,11 +44,14 @@ class GaussianPredictive:
 
 
 def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> GaussianPredictive:
-    """The predictive of every draw at once.
+    """Return the predictive of every draw at once.
 
-    outputs: `mean` and `variance`, each (member, pixel); weights: (draw, member), rows sum to 1. The spread of the
-    means is taken about the mean of each draw: in E[x²] − E[x]², 60 m ± 5 mm would drown in 3,600 m², and members
-    outside of the draw would leave their rounding.
+    The spread of the means is computed about the mean of each draw. In E[x²] − E[x]², the rounding of 3,600 m² would
+    exceed the spread of 60 m ± 5 mm, and members outside of the draw would add their rounding.
+
+    Args:
+        outputs: `mean` and `variance`, each (member, pixel).
+        weights: (draw, member), rows sum to 1.
     """
     mean, variance = (outputs[name].to(torch.float64) for name in ("mean", "variance"))
     weights = weights.to(mean.device, torch.float64)
@@ -65,7 +68,10 @@ def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> GaussianPredictiv
 
 
 def variance_of_means(mean: Tensor, drawn: Tensor, weights: Tensor) -> Tensor:
-    """Variance of the means within every draw, (draw, pixel). mean: (member, pixel); drawn: weights @ mean."""
+    """Return the variance of the means within every draw, (draw, pixel).
+
+    mean: (member, pixel); drawn: weights @ mean.
+    """
     spread = torch.empty_like(drawn)
     for draw, weight in enumerate(weights):
         members = torch.nonzero(weight).flatten()

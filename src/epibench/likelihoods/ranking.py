@@ -1,7 +1,6 @@
-"""Members that give an uncertainty but no distribution: what they predict together, and how sure they are in order.
+"""Members with an uncertainty but no distribution: their predictive, and the order of its uncertainty.
 
-An uncertainty, or a confidence, of unknown scale can be compared with itself alone: which of two pixels is the less
-certain. So all that is asked of it is the order.
+An uncertainty, or a confidence, of unknown scale can only order pixels. So metrics use only this order.
 """
 
 from __future__ import annotations
@@ -22,11 +21,13 @@ RankingUncertainty = Literal["given", "spread"]
 
 @dataclass(frozen=True)
 class RankingPredictive:
-    """What every draw predicts, (draw, pixel), and its uncertainty in any scale: the larger, the less sure.
+    """The prediction of every draw, (draw, pixel), and its uncertainty on any scale: larger is less sure.
 
-    predicted: the mean of the members' values in float64, or the class that most of them predict, the first of equals
-    given: the mean of the members' uncertainties, or of their confidences with the sign turned
-    member_predicted: (member, pixel), values or classes; weights: (draw, member), rows sum to 1
+    Args:
+        predicted: Mean of the members' values in float64, or the class that most members predict, the first of equals.
+        given: Mean of the members' uncertainties, or of their negated confidences.
+        member_predicted: (member, pixel), values or classes.
+        weights: (draw, member), rows sum to 1.
     """
 
     predicted: Tensor
@@ -43,7 +44,7 @@ class RankingPredictive:
         return torch.stack([weight @ other for weight, other in zip(self.weights, others, strict=True)])
 
     def uncertainty(self, kind: RankingUncertainty = "given") -> Tensor:
-        """What to sort pixels by: as it was given, or how much the members differ."""
+        """Return the uncertainty to sort pixels by: the given one, or the spread of the members."""
         parts = {"given": lambda: self.given, "spread": lambda: self.spread}
         if kind not in parts:
             raise ValueError(f"uncertainty '{kind}' is unknown; there are {', '.join(parts)}")
@@ -51,10 +52,11 @@ class RankingPredictive:
 
 
 def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> RankingPredictive:
-    """The predictive of every draw at once.
+    """Return the predictive of every draw at once.
 
-    outputs: `mean` or `predicted` (classes), and `uncertainty` or `confidence`, each (member, pixel); weights: (draw,
-    member), rows sum to 1.
+    Args:
+        outputs: `mean` or `predicted` (classes), and `uncertainty` or `confidence`, each (member, pixel).
+        weights: (draw, member), rows sum to 1.
     """
     name = "uncertainty" if "uncertainty" in outputs else "confidence"
     given = outputs[name].to(torch.float64)
@@ -69,18 +71,21 @@ def combine(outputs: Mapping[str, Tensor], weights: Tensor) -> RankingPredictive
 
 
 def _voted(classes: Tensor, weights: Tensor) -> Tensor:
-    """The class with the largest weight of members, the first of equals, (draw, pixel). classes: (member, pixel)."""
+    """Return the class with the largest weight of members, the first of equals, (draw, pixel).
+
+    classes: (member, pixel).
+    """
     most = weights.new_full((len(weights), classes.shape[1]), -1.0)
     voted = torch.zeros(most.shape, dtype=torch.int64, device=classes.device)
     for label in torch.unique(classes).tolist():  # ascending
         votes = weights @ (classes == label).to(torch.float64)
-        voted = torch.where(votes > most + 1e-9, label, voted)  # sums of equal weights differ by their rounding
+        voted = torch.where(votes > most + 1e-9, label, voted)  # sums of equal weights differ in their rounding
         most = torch.maximum(most, votes)
     return voted
 
 
 def image_loss(raw: Tensor, target: Tensor) -> Tensor:
-    """There is none."""
+    """Raise an InputError: a ranking has no likelihood."""
     raise InputError("kind 'ranking' has no likelihood to train with; train with 'gaussian' or 'categorical'")
 
 

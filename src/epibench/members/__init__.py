@@ -1,1 +1,1 @@
-"""Members of a pool: what they predict, and which of them are drawn together."""
+"""Members of a pool: their predictions, and the draws from them."""

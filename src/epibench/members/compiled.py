@@ -1,7 +1,7 @@
 """One compiled network that serves all members: it is compiled, or recorded as a CUDA graph, once.
 
-Each member's weights are copied into it before its passes, which takes about a hundredth of a pass. So neither the
-number of members nor their order makes anything compile again.
+Each member's weights are copied into it before its passes, which takes about a hundredth of a pass. So the number and
+order of members cause no new compilation.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from epibench.cuda_graphs import Graph
 from epibench.errors import InputError
 from epibench.networks.stages import DropoutPasses, Parts, Staged, State
 
-# How far outputs may be from those of the plain network, as ‖difference‖ / ‖output‖.
+# Largest allowed ‖difference‖ / ‖output‖ to the plain network.
 TOLERANCES = {("cpu", torch.float32): 1e-5, ("cuda", torch.float32): 1e-3}
 MIXED_TOLERANCE = 5e-2
 OPTIONS = "evaluation.compile and evaluation.cuda_graphs"
-MOST_GRAPHS = 4  # sizes of images that are recorded; others run as they come
+MOST_GRAPHS = 4  # sizes of images that are recorded; other sizes run without graphs
 WARM_UP = 3
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How passes are made fast. backend: of torch.compile, None to compile nothing; graphs: record CUDA graphs."""
+    """Options for faster passes. `backend`: of torch.compile, None for none; `graphs`: record CUDA graphs."""
 
     backend: str | Callable[..., Any] | None = None
     graphs: bool = False
 
     @property
     def any(self) -> bool:
-        """Whether anything is done."""
+        """Whether any option is set."""
         return self.backend is not None or self.graphs
 
 
@@ -47,19 +47,23 @@ PLAIN = Speed()
 
 @dataclass
 class CompiledNetwork:
-    """A network and its parts, compiled or recorded, with the weights of whichever member is asked for."""
+    """A network and its parts, compiled or recorded, with the weights of one member at a time."""
 
     network: nn.Module
     speed: Speed
-    passes: DropoutPasses | Parts | None = None  # of the network, where members share a part of it
+    passes: DropoutPasses | Parts | None = None  # of the network, if members share a part of it
     _holds: object = None
     _tensors: WeakKeyDictionary[nn.Module, list[Tensor]] = field(default_factory=WeakKeyDictionary)
 
     @classmethod
     def like(cls, network: nn.Module, rate: float, speed: Speed, shared: int = 0) -> CompiledNetwork:
-        """Of the architecture of a network that is ready to predict.
+        """Return a compiled copy of a network that is ready to predict.
 
-        rate: of dropout after its places; shared: how many of its first stages members share.
+        Args:
+            network: Network to copy.
+            rate: Dropout rate after its places.
+            speed: Options.
+            shared: Number of first stages that members share.
         """
         own = copy.deepcopy(network)
         if shared:
@@ -74,13 +78,13 @@ class CompiledNetwork:
             self.rest: Callable[..., Tensor] = self._fast(self.passes.rest)
 
     def hold(self, name: object, network: nn.Module) -> None:
-        """Take over the weights of a member's network, unless they are there."""
+        """Copy the weights of a member's network, unless they are loaded already."""
         if self._holds != name:
             torch._foreach_copy_(self._numbers(self.network), self._numbers(network))
             self._holds = name
 
     def _numbers(self, network: nn.Module) -> list[Tensor]:
-        """All that differs between members; counters of batches are of no use here."""
+        """Return all tensors that differ between members. Counters of batches are not needed."""
         if network not in self._tensors:
             self._tensors[network] = [each for each in network.state_dict().values() if each.is_floating_point()]
         return self._tensors[network]
@@ -99,7 +103,7 @@ class Recorded:
     _graphs: dict[object, _Graph] = field(default_factory=dict)
 
     def __call__(self, *inputs: Any) -> Any:
-        """What the function returns."""
+        """Return the function's result."""
         tensors, form = pytree.tree_flatten(inputs)
         key = (repr(form), *((each.shape, each.stride(), each.dtype) for each in tensors))
         if key not in self._graphs:
@@ -110,7 +114,7 @@ class Recorded:
 
 
 class _Graph:
-    """One recording: inputs are copied to where it reads them, outputs from where it writes them."""
+    """One recording, with copies of inputs before it and of outputs after it."""
 
     def __init__(self, function: Callable[..., Any], tensors: list[Tensor], form: pytree.TreeSpec):
         self.inputs = [each.clone(memory_format=torch.preserve_format) for each in tensors]
@@ -123,17 +127,20 @@ class _Graph:
 
 
 def negative(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Other inputs of the same form."""
+    """Return other inputs of the same form."""
     return {name: values / 2 if values.is_floating_point() else ~values for name, values in inputs.items()}
 
 
 def check_equal(found: Mapping[str, Tensor], plain: Mapping[str, Tensor], precision: torch.dtype, image: str) -> None:
-    """Refuse outputs that are further from those of the plain network than documented. image: what it is called."""
+    """Raise an InputError if outputs differ from the plain network's by more than the documented tolerance.
+
+    `image` names the image in the message.
+    """
     for name, expected in plain.items():
         tolerance = TOLERANCES.get((expected.device.type, precision), MIXED_TOLERANCE)
         size = float(expected.double().norm())
         distance = float((found[name].double() - expected.double()).norm())
-        if math.isfinite(size) and not distance <= tolerance * size:  # what is not finite is noticed elsewhere
+        if math.isfinite(size) and not distance <= tolerance * size:  # other values fail elsewhere
             raise InputError(
                 f"{OPTIONS}: on {image} the {name} of the first network differ from those of the plain one "
                 f"by {distance / max(size, 1e-300):.2g} of their size, more than {tolerance:g}; leave these options out"
@@ -141,9 +148,9 @@ def check_equal(found: Mapping[str, Tensor], plain: Mapping[str, Tensor], precis
 
 
 def failure(error: Exception) -> InputError:
-    """What to say when compiling or recording fails."""
+    """Return the error for a failed compilation or recording."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    reason = ": ".join([type(error).__name__, " ".join(lines[:2])])  # the first may say only whose error follows
+    reason = ": ".join([type(error).__name__, " ".join(lines[:2])])  # the first line may only introduce the next one
     return InputError(
         f"{OPTIONS}: this network cannot be compiled or recorded here ({reason}); leave these options out"
     )

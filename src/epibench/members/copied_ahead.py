@@ -1,4 +1,4 @@
-"""Batches that are on the device before they are asked for, copied while it works on those before."""
+"""Batches that are copied to the device in advance, while it works on earlier batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AHEAD = 2  # batches that wait on the device
 
 @dataclass(frozen=True)
 class _Copied:
-    """A batch on the device, once the event has passed; valid: its valid pixels."""
+    """A batch on the device, ready after the event. `valid`: its number of valid pixels."""
 
     batch: Batch
     valid: int
@@ -25,15 +25,15 @@ class _Copied:
 
 
 def copied_ahead(batches: Iterator[Batch], device: torch.device) -> Iterator[tuple[Batch, int]]:
-    """Batches on the device, in order, and how many of their pixels are valid.
+    """Yield batches on the device, in order, with their numbers of valid pixels.
 
-    On a GPU a thread takes them from the loader and copies them on a stream of its own, two ahead: neither reading nor
-    copying waits for the members, and nobody has to ask the GPU for the number of pixels.
+    On a GPU, a thread takes batches from the loader and copies them on its own stream, two in advance. Reading and
+    copying do not delay the members, and the number of pixels needs no request to the GPU.
     """
     if device.type != "cuda":
         yield from ((batch.to(device), int(batch.valid.sum())) for batch in batches)
         return
-    first = list(itertools.islice(batches, 1))  # the loader starts its processes here, and not in a thread
+    first = list(itertools.islice(batches, 1))  # the loader starts its processes here, not in a thread
     waiting: queue.Queue[_Copied | BaseException | None] = queue.Queue(AHEAD)
     stopped = threading.Event()
     following = itertools.chain(first, batches)
@@ -46,7 +46,7 @@ def copied_ahead(batches: Iterator[Batch], device: torch.device) -> Iterator[tup
             yield _taken(copied, device), copied.valid
     finally:
         stopped.set()
-        while thread.is_alive():  # it may wait for room
+        while thread.is_alive():  # the thread may wait for space
             while not waiting.empty():
                 waiting.get_nowait()
             thread.join(0.05)
@@ -55,11 +55,11 @@ def copied_ahead(batches: Iterator[Batch], device: torch.device) -> Iterator[tup
 
 
 def _taken(copied: _Copied, device: torch.device) -> Batch:
-    """The batch, for the current stream."""
+    """Return the batch for use on the current stream."""
     stream = torch.cuda.current_stream(device)
     stream.wait_event(copied.event)
     for tensor in (*copied.batch.inputs.values(), copied.batch.target, copied.batch.valid):
-        # Its memory belongs to the other stream, which must not use it again before this one is through.
+        # The other stream owns the memory, and must not reuse it before this stream is finished.
         tensor.record_stream(stream)
     return copied.batch
 
@@ -82,5 +82,5 @@ def _copy(
             if stopped.is_set():
                 break
         waiting.put(None)
-    except BaseException as error:  # it is the reader's to see
+    except BaseException as error:  # the reader raises it
         waiting.put(error)

@@ -1,4 +1,4 @@
-"""Draws: which members of a pool predict together. A draw is a row of the averaging matrix."""
+"""Draws: the sets of members that predict together. A draw is a row of the averaging matrix."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Draws:
         return matrix
 
     def of_size(self, size: int) -> list[int]:
-        """The numbers of the draws of M = size."""
+        """Return the numbers of the draws of M = size."""
         return [number for number, members in enumerate(self.sets) if len(members) == size]
 
     def overlap(self, size: int) -> float | None:
@@ -66,14 +66,22 @@ def make_draws(
     seed: int = 0,
     group: Sequence[Any] | None = None,
 ) -> Draws:
-    """Up to `max_draws` draws, or so many as it says of an M, for each M in `sizes`.
-
-    By default these are the powers of two up to the pool, and the pool itself.
+    """Return up to `max_draws` draws for each M in `sizes`.
 
     `random`: different sets without repetition. `disjoint`: sets that share no member. `prefix`: the first M members.
-    `spread`: M evenly spaced members, the last one among them. `group` names for each member the network or chain
-    behind it: prefix and spread then act within each group, one draw per group. The generator of an M is seeded with
-    (seed, plan, M), so that adding an M changes no other.
+    `spread`: M evenly spaced members, including the last one. The generator of an M is seeded with (seed, plan, M), so
+    that another M changes no draw.
+
+    Args:
+        num_members: Size of the pool.
+        sizes: The M; by default the powers of two up to the pool, and the pool itself.
+        plan: Plan of the draws.
+        max_draws: Largest number of draws, for all M or as a function of M.
+        seed: Seed of the draws.
+        group: The network or chain behind each member. `prefix` and `spread` act within each group, one draw per group.
+
+    Raises:
+        InputError: The plan is unknown, or an M is impossible.
     """
     if plan not in get_args(Plan):
         raise InputError(f"plan '{plan}' is unknown; there are {', '.join(get_args(Plan))}")
@@ -96,12 +104,12 @@ def make_draws(
 
 
 def default_sizes(pool: int) -> tuple[int, ...]:
-    """1, 2, 4 … up to the pool, and the whole pool, which is what people deploy."""
+    """Return 1, 2, 4 … up to the pool, and the whole pool, the usual size in deployment."""
     return tuple(sorted({2**power for power in range(pool.bit_length())} | {pool})) if pool else ()
 
 
 def _positions(group: Sequence[Any] | None, num_members: int) -> list[Members]:
-    """The members of each group, in pool order; the whole pool is one group if there are none."""
+    """Return the members of each group, in pool order. Without groups, the whole pool is one group."""
     if group is None:
         return [tuple(range(num_members))]
     if len(group) != num_members:
@@ -121,7 +129,7 @@ def _random(groups: list[Members], size: int, max_draws: int, seed: int) -> list
     rng = _generator(seed, "random", size)
     possible = math.comb(len(pool), size)
     count = min(max_draws, possible)
-    if possible <= 2 * count:  # so few that guessing the last ones would take long
+    if possible <= 2 * count:  # few sets: random guesses for the last ones would take long
         every = list(itertools.combinations(pool, size))
         return [every[number] for number in rng.permutation(possible)[:count]]
     chosen: dict[Members, None] = {}

@@ -1,8 +1,8 @@
-"""How a model that was not made here is fed, and how what it returns becomes a map: said by its user, and checked.
+"""The format of a given model: its inputs, and the conversion of its outputs to maps.
 
-Nothing is guessed from numbers. What a model returns for the first image is looked at, described in one line, and
-refused in words where it cannot be what it is said to be: an argmax that is baked in, probabilities that do not sum
-to 1, logits that do, a depth without a scale.
+Users declare the format; nothing is guessed from numbers. The outputs for the first image are described in one line,
+and refused if they contradict the format: a built-in argmax, probabilities that do not sum to 1, logits that do, a
+depth without a scale.
 """
 
 from __future__ import annotations
@@ -24,27 +24,36 @@ from epibench.imported import error_in_words
 
 Side = Annotated[int, Field(ge=1, le=2**16)]
 Channels = Annotated[tuple[float, ...], Field(min_length=1)]
-# What models of others call the output that counts, where they return several by name: of classes, and of numbers.
+# Common names of the relevant output, if a model returns several by name: of classes, and of numbers.
 USUAL_OUTPUTS = {True: ("logits", "out", "probs", "classes"), False: ("mean", "predicted_depth", "depth", "out")}
 RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}  # Pillow's numbers
 SUM_TOLERANCE = 1e-3
-FAR_FROM_METRES = 20.0  # a depth that is so many times too large or too small, by its median, has no scale
+FAR_FROM_METRES = 20.0  # a depth whose median is wrong by a larger factor has no scale
 
 
 class ModelFormat(BaseModel):
-    """How a model is fed, and how what it returns is read.
+    """The format of a model's inputs and outputs.
 
-    Fed: inputs: what it is called with, one argument each, by the names of the data (`image`, `sparse_depth`), by
-    default all that there is; `mapping`: one argument that holds all of them as they are. An 8-bit image becomes floats
-    from 0 to `image_max`, its channels in `order`, less `mean`, divided by `std`; size: scaled to (height, width)
-    first, by `resample`. Inputs that are no 8-bit images are handed over as they are.
+    An 8-bit image is scaled to `size`, then becomes floats from 0 to `image_max` with channels in `order`, minus
+    `mean`, divided by `std`. Other inputs are passed unchanged. Outputs of classes are (image, class, row, column).
+    Outputs of numbers are a mean (image, row, column), alone or with its spread as a second channel or output.
 
-    Read: output: the name or number of what counts, where a model returns several. Classes: values are `logits` or
-    `probs`, (image, class, row, column). Numbers: a mean (image, row, column), alone, or with its spread as a second
-    channel or output, which is a `log_variance`, a `variance` or a `std`; factor: times which they are in the unit of
-    the data, as 0.001 for millimetres. A spread that is an `uncertainty` or a `confidence` of unknown scale, of numbers
-    or of classes, is scored on ranking alone. align_corners: how a grid that is coarser than the image lies on it; by
-    default as the model itself says in an attribute of that name, otherwise not aligned.
+    Args:
+        inputs: Names of the data that are the arguments (`image`, `sparse_depth`), by default all; `mapping`: one
+            argument with all inputs unchanged.
+        image_max: Largest level of an 8-bit image.
+        order: Order of channels.
+        mean: Mean of each channel.
+        std: Standard deviation of each channel.
+        size: Height and width of the input; None: unchanged.
+        resample: Filter for the size.
+        output: Name or number of the relevant output, if a model returns several.
+        values: Whether classes are `logits` or `probs`.
+        spread: Kind of the spread. An `uncertainty` or a `confidence` of unknown scale, of numbers or classes, is
+            scored on ranking alone.
+        factor: Factor from predictions to the unit of the data, e.g. 0.001 for millimetres.
+        align_corners: Whether the corners of a coarse grid lie on the corners of the image; by default the model's
+            attribute of this name, otherwise false.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,12 +73,12 @@ class ModelFormat(BaseModel):
 
     @property
     def ranks(self) -> bool:
-        """Whether it gives no distribution, but an order of how sure it is."""
+        """Whether the model gives only a ranking of its certainty, not a distribution."""
         return self.spread in ("uncertainty", "confidence")
 
 
 def fed_image(image: Tensor, read_as: ModelFormat) -> Tensor:
-    """8-bit images (image, channel, height, width) as a model wants them."""
+    """Return 8-bit images (image, channel, height, width) in the model's format."""
     if read_as.size is not None and tuple(image.shape[-2:]) != read_as.size:
         image = resized(image, read_as.size, RESAMPLE[read_as.resample])
     if read_as.order == "bgr":
@@ -84,7 +93,7 @@ def fed_image(image: Tensor, read_as: ModelFormat) -> Tensor:
 
 
 def resized(images: Tensor, size: tuple[int, int], resample: int) -> Tensor:
-    """By Pillow, as most who train on resized images do it."""
+    """Resize by Pillow, as most training code does."""
     resized = [
         np.asarray(Image.fromarray(each.permute(1, 2, 0).cpu().numpy()).resize(size[::-1], Image.Resampling(resample)))
         for each in images
@@ -93,10 +102,15 @@ def resized(images: Tensor, size: tuple[int, int], resample: int) -> Tensor:
 
 
 class GivenNetwork(nn.Module):
-    """A model of the user's as the evaluation wants it: inputs by name in, named outputs (image, …, row, column) out.
+    """A user's model for the evaluation: inputs by name in, named outputs (image, …, row, column) out.
 
-    model: a module, or anything that can be called; classes: whether it predicts classes, also where it only ranks;
-    in_python: whether it was given as an object in Python, and not as a text with settings behind commas.
+    Args:
+        model: A module or another callable.
+        kind: Kind of the predictions.
+        read_as: Format of the model.
+        name: Name in messages.
+        classes: Whether it predicts classes, also if it only ranks.
+        in_python: Whether it is a Python object, not a text with settings.
     """
 
     def __init__(
@@ -110,15 +124,15 @@ class GivenNetwork(nn.Module):
         self.align_corners = bool(said)
 
     def setting(self, key: str, value: Any) -> str:
-        """How its user writes a setting."""
+        """Return the user's notation of a setting."""
         return f'model_format={{"{key}": {json.dumps(value)}}}' if self.in_python else f"{key}={value}"
 
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Logits or probs, or mean and variance."""
+        """Return logits or probs, or mean and variance."""
         return self.read(self.call(inputs))
 
     def call(self, inputs: Mapping[str, Tensor]) -> Any:
-        """What the model returns, as it is."""
+        """Return the model's output unchanged."""
         if self.read_as.inputs == "mapping":
             return self.model(inputs)
         fed = {name: self._fed(values) for name, values in inputs.items()}
@@ -132,7 +146,7 @@ class GivenNetwork(nn.Module):
         return self.model(*(fed[name] for name in names))
 
     def read(self, returned: Any) -> dict[str, Tensor]:
-        """What it stands for."""
+        """Convert the model's output to named outputs."""
         if self.kind == "ranking":
             return self._ranked(returned)
         if self.kind == "categorical":
@@ -144,7 +158,7 @@ class GivenNetwork(nn.Module):
         return fed_image(values, self.read_as) if image else values
 
     def chosen(self, returned: Any) -> Tensor:
-        """The output that counts."""
+        """Return the relevant output."""
         if isinstance(returned, Tensor | np.ndarray):
             return torch.as_tensor(returned)
         name = self.read_as.output
@@ -169,7 +183,7 @@ class GivenNetwork(nn.Module):
         raise InputError(f"{self.name}: returns {type(returned).__name__}, no tensor of predictions")
 
     def _numbers(self, returned: Any) -> dict[str, Tensor]:
-        """Mean and variance; a variance of 0 where the model gives none."""
+        """Return mean and variance; the variance is 0 without a spread."""
         mean, spread = self.chosen(returned), None
         if self.read_as.spread is not None:
             mean, spread = self._with_spread(returned, mean)
@@ -188,7 +202,10 @@ class GivenNetwork(nn.Module):
         return {"mean": mean, "variance": variance * self.read_as.factor**2}
 
     def _ranked(self, returned: Any) -> dict[str, Tensor]:
-        """What is predicted, and how sure it is in any scale; classes as numbers, or as what speaks for each."""
+        """Return predictions, and their certainty on any scale.
+
+        The model may return indices of classes, or scores of each class.
+        """
         predicted, sure = self._with_spread(returned, self.chosen(returned))
         order = _as_map(sure, 3, self.name).float()
         name = str(self.read_as.spread)
@@ -198,7 +215,7 @@ class GivenNetwork(nn.Module):
         return {"mean": _as_map(predicted, 3, self.name).float() * self.read_as.factor, name: order}
 
     def _with_spread(self, returned: Any, mean: Tensor) -> tuple[Tensor, Tensor]:
-        """The two outputs, or the two channels of one."""
+        """Return the two outputs, or the two channels of one."""
         name = str(self.read_as.spread)
         if isinstance(returned, Mapping) and name in returned:
             return mean, _tensor(returned[name], self.name)
@@ -219,7 +236,7 @@ def _tensor(value: Any, name: str) -> Tensor:
 
 
 def _as_map(values: Tensor, axes: int, name: str) -> Tensor:
-    """With rows and columns: numbers of a sample lie in one row; a channel of size 1 is dropped where there is none."""
+    """Return values with rows and columns. Numbers of a sample form one row; a channel of size 1 is dropped."""
     if axes == 3:
         if values.dim() == 4 and values.shape[1] == 1:
             return values[:, 0]
@@ -242,7 +259,13 @@ def _described(returned: Any) -> str:
 
 
 class CheckedModel(NamedTuple):
-    """What a model does with the first image. num_classes: 0 for numbers; grid: rows and columns that it predicts."""
+    """Facts about a model's prediction of the first image.
+
+    Args:
+        said: Description in one line.
+        num_classes: Number of classes; 0 for numbers.
+        grid: Predicted rows and columns.
+    """
 
     said: str
     num_classes: int
@@ -250,10 +273,16 @@ class CheckedModel(NamedTuple):
 
 
 def check_model(network: GivenNetwork, first: Batch, classes: ClassTable | None, depth: bool) -> CheckedModel:
-    """Let a model predict the first image, and say what it is in one line, or refuse it in words.
+    """Let a model predict the first image, and describe it in one line.
 
-    first: a batch of one; classes: those that it should predict, None where nobody knows; depth: whether numbers are
-    metres.
+    Args:
+        network: The model.
+        first: A batch of one image.
+        classes: Expected classes; None if they are unknown.
+        depth: Whether numbers are metres.
+
+    Raises:
+        InputError: The output contradicts the format.
     """
     _refuse_idle_settings(network, first)
     try:
@@ -279,7 +308,7 @@ def check_model(network: GivenNetwork, first: Batch, classes: ClassTable | None,
 
 
 def _refuse_idle_settings(network: GivenNetwork, first: Batch) -> None:
-    """Settings of 8-bit images, where the model is fed something else, would do nothing."""
+    """Raise an InputError for image settings without effect, because the model gets other inputs."""
     read_as = network.read_as
     if read_as.mean is not None and max(map(abs, read_as.mean)) > read_as.image_max:
         raise InputError(
@@ -299,7 +328,7 @@ def _refuse_idle_settings(network: GivenNetwork, first: Batch) -> None:
 
 
 def _refuse_whole_numbers(network: GivenNetwork, returned: Any) -> None:
-    """Classes instead of what speaks for each."""
+    """Raise an InputError for class indices instead of scores of each class."""
     if network.kind == "categorical" and not (chosen := network.chosen(returned)).is_floating_point():
         raise InputError(
             f"{network.name}: returns whole numbers ({str(chosen.dtype).removeprefix('torch.')}): an argmax is baked "

@@ -1,5 +1,4 @@
-"""Pools of models that were trained elsewhere: each one a member, or several passes of each with its own dropout, or
-several views of each image."""
+"""Pools of given models: each one a member, or several dropout passes or views of each."""
 
 from __future__ import annotations
 
@@ -25,11 +24,18 @@ from epibench.plans import Plan
 
 @dataclass(frozen=True)
 class GivenModel:
-    """A model as it was given. open: loads it, as a module or anything that can be called.
+    """A given model.
 
-    name: what to call it in messages; fingerprint: of everything that decides what it predicts, None where that cannot
-    be known; classes: those that it says it predicts; facts: what is to be said of it in results; convention: the
-    default for its metrics.
+    Args:
+        name: Name in messages.
+        open: Loads the model, as a module or another callable.
+        read_as: Format of the model.
+        fingerprint: Fingerprint of everything that decides its predictions; None if unknown.
+        classes: Its declared classes.
+        facts: Facts for results.
+        convention: Default convention of its metrics.
+        in_python: Whether it is a Python object, not a text.
+        module: A user's module, whose mode is restored afterwards.
     """
 
     name: str
@@ -39,53 +45,56 @@ class GivenModel:
     classes: ClassTable | None = None
     facts: Mapping[str, Any] | None = None
     convention: Convention = "pooled"
-    in_python: bool = False  # an object of the user's, and no text
+    in_python: bool = False  # a Python object, not a text
     module: nn.Module | None = None  # an object of the user's, which is to be left as it was
 
 
 @dataclass
 class GivenPool(ImagePool):
-    """Members that are given models: each by itself, or passes of each with its dropout, or views of each image.
+    """Members that are given models: plain, or dropout passes or views of each.
 
-    passes: of each model with dropout, 0 for none; the masks are a function of (seed, model, pass, image). rate: of
-    all dropout, None for what the model has.
+    Args:
+        models: The models.
+        passes: Passes of each model with dropout, 0 for none. Masks are a function of (seed, model, pass, image).
+        rate: Rate of all dropout; None: the model's own rate.
+        classes: Whether models predict classes, also if they only rank.
     """
 
-    in_parallel: ClassVar[bool] = False  # a model may keep something between its layers
+    in_parallel: ClassVar[bool] = False  # a model may keep state between its layers
 
     models: Sequence[GivenModel]
     _: KW_ONLY
     passes: int = 0
     rate: float | None = None
-    classes: bool = False  # whether models predict classes, also where they only rank
+    classes: bool = False  # also if models only rank
 
     def shares(self, member: Member) -> Member:
-        """All members of a model share it."""
+        """Return the member of the shared model."""
         return Member(member.network, 0)
 
     def plain_network(self) -> nn.Module:
-        """The first model."""
+        """Return the first model."""
         return self.network(self.table.members[0])
 
     def num_bytes(self, member: Member) -> int:
-        """What its parameters and buffers take up, where it has any that we see."""
+        """Return the bytes of its parameters and buffers, if any are visible."""
         return module_bytes(self.network(member))
 
     def load_network(self, member: Member) -> nn.Module:
-        """The model, opened."""
+        """Open the model."""
         given = self.models[member.network]
         model = given.open()
         network = GivenNetwork(model, self.kind, given.read_as, given.name, self.classes, given.in_python)
         return network.to(self.device).eval()
 
     def passing(self, member: Member, images: range) -> AbstractContextManager[object]:
-        """With the dropout of the model, in its passes."""
+        """Return a context with the model's dropout, in its passes."""
         if not self.passes:
             return nullcontext()
         return SeededDropout(pass_keys(self.seed, "given", [member], images, self.device)[0], self.rate)
 
     def predict(self, member: Member, network: nn.Module, inputs: Inputs) -> Outputs:
-        """What the model makes of the member's view."""
+        """Return the model's prediction for the member's view."""
         view = self.view(member)
         inputs = seen(view, inputs)
         try:
@@ -100,19 +109,19 @@ class GivenPool(ImagePool):
 
 
 def module_bytes(module: nn.Module) -> int:
-    """The memory that parameters and buffers take up."""
+    """Return the memory of parameters and buffers in bytes."""
     return sum(int(each.nbytes) for each in (*module.parameters(), *module.buffers()))
 
 
 def given_members(num_models: int, each: int = 1) -> MemberTable:
-    """One member of each model, or so many passes or views of it, which are drawn in their order."""
+    """Return one member of each model, or `each` passes or views of it in fixed order."""
     members = tuple(Member(model, 0, number) for model in range(num_models) for number in range(each))
     plan: Plan = "random" if each == 1 else "prefix"
     return MemberTable(members, plan, None if each == 1 else tuple(member.network for member in members))
 
 
 def check_dropout(network: nn.Module, inputs: Inputs, name: str, rate: float | None) -> None:
-    """Refuse passes of a model whose dropout never acts: they would all be the same."""
+    """Raise an InputError if the model's dropout never acts, so that all passes would be equal."""
     images = len(next(iter(inputs.values())))
     device = next(iter(inputs.values())).device
     with torch.inference_mode(), SeededDropout(torch.arange(images, device=device), rate) as mode:

@@ -1,7 +1,7 @@
-"""What members predict for a batch of images, perhaps more coarsely than its pixels: refined where it is looked at.
+"""Predictions of members for a batch of images, possibly coarse: refined when they are scored.
 
-A network that predicts logits at an eighth of the resolution says all it has to say in a 64th of the memory. So that is
-what is kept of every member, and bands of rows are interpolated when their pixels are scored.
+Logits at an eighth of the resolution need a 64th of the memory. So coarse logits of every member are kept, and bands of
+rows are interpolated when their pixels are scored.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ Size = tuple[int, int]
 
 
 class Maps(ABC):
-    """What some members predict for the images of a batch."""
+    """The predictions of some members for the images of a batch."""
 
     @abstractmethod
     def planes(self, index: int, rows: slice, members: slice = slice(None)) -> dict[str, Tensor]:
-        """Outputs of an image at full resolution, (member, row, column), or (member, class, row, column)."""
+        """Return outputs of an image at full resolution, (member, row, column), or (member, class, row, column)."""
 
     def rows(self, index: int, rows: slice, members: slice = slice(None)) -> dict[str, Tensor]:
-        """Outputs of some rows of image `index` of the batch, (member, row, column[, class])."""
+        """Return outputs of some rows of image `index` of the batch, (member, row, column[, class])."""
         return {name: _classes_last(values, 3) for name, values in self.planes(index, rows, members).items()}
 
     def pixels(self, index: int, rows: slice, kept: Tensor | None = None) -> dict[str, Tensor]:
-        """Outputs of the pixels of some rows, (member, pixel[, class]); kept: their numbers, None for all.
+        """Return outputs of the pixels of some rows, (member, pixel[, class]). `kept`: their numbers, None for all.
 
-        Classes lie outside of pixels in memory, as what is computed of them wants it.
+        In memory, classes lie outside of pixels, which suits later operations.
         """
         flat = {name: values.flatten(-2) for name, values in self.planes(index, rows).items()}
         chosen = flat if kept is None else {name: values.index_select(-1, kept) for name, values in flat.items()}
@@ -57,12 +57,15 @@ class Window(NamedTuple):
 
 
 def whole(size: Size) -> tuple[Window, ...]:
-    """The one window that is the image."""
+    """Return the one window of the whole image."""
     return (Window(0, 0, *size),)
 
 
 def windows_over(size: Size, window: Size, overlap: float) -> tuple[Window, ...]:
-    """Windows that cover an image; neighbours share at least that part of their sides, and the last ends with it."""
+    """Return windows that cover an image.
+
+    Neighbours share at least the part `overlap` of their sides, and the last window ends with the image.
+    """
     sides = [min(length, side) for length, side in zip(size, window, strict=True)]
     starts = [_starts(length, side, overlap) for length, side in zip(size, sides, strict=True)]
     return tuple(Window(top, left, sides[0], sides[1]) for top in starts[0] for left in starts[1])
@@ -76,11 +79,16 @@ def _starts(length: int, side: int, overlap: float) -> list[int]:
 
 @dataclass(frozen=True)
 class WindowMaps(Maps):
-    """Outputs on windows of images of one size: one window where networks see the whole image.
+    """Outputs on windows of images of one size; one window if networks see the whole image.
 
-    values: by name, (member, image, window, …, coarse row, coarse column). Between the points of that grid values are
-    interpolated; align_corners: whether its corners are those of the window. Where windows overlap, the mean of their
-    values counts.
+    Overlapping windows count with the mean of their values.
+
+    Args:
+        size: Size of the images.
+        windows: The windows.
+        values: By name, (member, image, window, …, coarse row, coarse column). They are interpolated between grid
+            points.
+        align_corners: Whether the corners of the grid lie on the corners of the window.
     """
 
     size: Size
@@ -90,15 +98,15 @@ class WindowMaps(Maps):
 
     @property
     def num_classes(self) -> int:
-        """Values of each pixel."""
+        """Number of values of each pixel."""
         return math.prod(next(iter(self.values.values())).shape[3:-2])
 
     def planes(self, index: int, rows: slice, members: slice = slice(None)) -> dict[str, Tensor]:
-        """Outputs at full resolution, (member, row, column), or (member, class, row, column)."""
+        """Return outputs at full resolution, (member, row, column), or (member, class, row, column)."""
         return {name: self._upsampled(values[members, index], rows) for name, values in self.values.items()}
 
     def pixels(self, index: int, rows: slice, kept: Tensor | None = None) -> dict[str, Tensor]:
-        """As every map's; where a kernel can, the probabilities of logits as `softmax`: these are never written."""
+        """Return outputs of pixels. If possible, a kernel computes `softmax` of logits without writing these."""
         logits = self.values.get("logits")
         if logits is None or len(self.windows) > 1 or logits.shape[-2:] == self.size or not kernels.usable(logits):
             return super().pixels(index, rows, kept)
@@ -115,7 +123,7 @@ class WindowMaps(Maps):
         return {"softmax": refined_softmax(logits[:, index, 0], where).movedim(1, 2)}
 
     def refined(self, probs: bool = False) -> WindowMaps:
-        """The same at the size of the images; probs: as probabilities."""
+        """Return the maps at the size of the images; `probs`: as probabilities."""
         images = range(next(iter(self.values.values())).shape[1])
         planes = [self.planes(image, slice(0, self.size[0])) for image in images]
         values = {name: torch.stack([each[name] for each in planes], 1)[:, :, None] for name in planes[0]}
@@ -144,48 +152,51 @@ class WindowMaps(Maps):
 
 @dataclass(frozen=True)
 class GroupedMaps(Maps):
-    """Logits or probabilities of groups of classes: what a group has is the sum of its probabilities.
+    """Logits or probabilities of groups of classes: the sums of their classes' probabilities.
 
-    Classes in no group are left out, and the others share their probability: for pixels that are known to be of none.
+    Classes in no group are left out. The groups' probabilities are divided by their sum, for pixels of a grouped class.
     """
 
     maps: Maps
     groups: Sequence[Sequence[int]]
 
     def planes(self, index: int, rows: slice, members: slice = slice(None)) -> dict[str, Tensor]:
-        """Logits or probabilities of the groups, (member, group, row, column)."""
+        """Return logits or probabilities of the groups, (member, group, row, column)."""
         planes = self.maps.planes(index, rows, members)
         if "logits" in planes:
             merged = [torch.logsumexp(planes["logits"][:, list(group)], 1) for group in self.groups]
             return {"logits": torch.stack(merged, 1)}
         probs = torch.stack([planes["probs"][:, list(group)].sum(1) for group in self.groups], 1)
-        # Where all common classes have probability 0, nothing is known of them: all alike.
+        # If all common classes have probability 0, they get equal probabilities.
         total = probs.sum(1, keepdim=True)
         return {"probs": torch.where(total > 0, probs / total, 1 / len(self.groups))}
 
 
 class GridPoints(NamedTuple):
-    """Where pixels of one axis lie on its coarse grid: the number of the point below, and the share of the next."""
+    """Positions of pixels of one axis on its coarse grid.
+
+    lower: index of the point below; share: share of the point above.
+    """
 
     lower: Tensor
     share: Tensor
 
     @classmethod
     def of(cls, pixels: range, coarse: int, fine: int, align_corners: bool, device: torch.device) -> GridPoints:
-        """Of some pixels of an axis with `fine` of them, on a grid of `coarse` points."""
+        """Return the points of some pixels of an axis with `fine` pixels, on a grid of `coarse` points."""
         positions = grid_positions(pixels, coarse, fine, align_corners, device)
         lower = positions.floor().long().clamp(max=max(0, coarse - 2))
         return cls(lower, positions - lower)
 
     def upper(self, coarse: int) -> Tensor:
-        """The number of the next point."""
+        """Return the index of the upper point."""
         return (self.lower + 1).clamp(max=coarse - 1)
 
 
 def upsampled_rows(coarse: Tensor, size: Size, rows: slice, align_corners: bool = True) -> Tensor:
-    """Some rows of values on a coarse grid, (…, row, column), interpolated to an image, bilinear.
+    """Return some rows of values on a coarse grid, (…, row, column), interpolated to an image, bilinear.
 
-    Of all rows it is what networks are trained on (`training.network.upsampled`).
+    For all rows it equals the interpolation of training (`training.network.upsampled`).
     """
     if coarse.shape[-2:] == size:
         return coarse[..., rows, :]
@@ -194,7 +205,7 @@ def upsampled_rows(coarse: Tensor, size: Size, rows: slice, align_corners: bool 
     band = torch.lerp(coarse.index_select(-2, points.lower), coarse.index_select(-2, upper), share)
     if band.shape[-1] == size[1]:
         return band
-    if band.is_cuda:  # in the same way: a kernel can follow it to the last bit
+    if band.is_cuda:  # written out, so that a kernel can reproduce it to the last bit
         points = GridPoints.of(range(size[1]), coarse.shape[-1], size[1], align_corners, coarse.device)
         upper, share = points.upper(coarse.shape[-1]), points.share.to(coarse.dtype)
         return torch.lerp(band.index_select(-1, points.lower), band.index_select(-1, upper), share)
@@ -204,7 +215,7 @@ def upsampled_rows(coarse: Tensor, size: Size, rows: slice, align_corners: bool 
 
 
 def joined(parts: Sequence[WindowMaps]) -> WindowMaps:
-    """The maps of several groups of members as one."""
+    """Join the maps of several groups of members."""
     if len(parts) == 1:
         return parts[0]
     alike = comparable(parts)
@@ -213,7 +224,7 @@ def joined(parts: Sequence[WindowMaps]) -> WindowMaps:
 
 
 def comparable(parts: Sequence[WindowMaps]) -> Sequence[WindowMaps]:
-    """The same maps on one grid and with the same names; where they differ, at the size of the image."""
+    """Return the maps on one grid and with equal names; if they differ, at the size of the image."""
     if len({part.align_corners for part in parts}) == 1 and len({_form(part) for part in parts}) == 1:
         return parts
     names = {name for part in parts for name in part.values}

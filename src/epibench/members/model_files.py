@@ -1,4 +1,4 @@
-"""Open models that others have saved: state dicts, ONNX files, folders of Hugging Face. No file is executed."""
+"""Models in files: state dicts, ONNX files, folders of Hugging Face. No file is executed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ONNX_TYPES: dict[str, Any] = {
 
 
 def load_weights(network: nn.Module, weights: Mapping[str, Tensor], name: str) -> None:
-    """Load a state dict whose names may all begin with the same words, as `module.` or `model.`."""
+    """Load a state dict whose names may share a prefix, e.g. `module.` or `model.`."""
     own = network.state_dict()
     try:
         prefix = _prefix(list(own), list(weights))
@@ -74,7 +74,7 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor], name: str) -
 
 
 def _prefix(wanted: list[str], there: list[str]) -> str | None:
-    """What all names begin with; None where some are missing whatever they begin with."""
+    """Return the prefix of all names; None if names are missing with every prefix."""
     if not wanted:
         return ""
     known = set(there)
@@ -88,7 +88,7 @@ def _prefix(wanted: list[str], there: list[str]) -> str | None:
 
 
 def weights_model(path: Path, maker: str, options: Mapping[str, Any], read_as: ModelFormat) -> GivenModel:
-    """A network that `package.module:name` makes, with the weights of a file."""
+    """Return a network of `package.module:name` with the weights of a file."""
     weights_name = str(path)
     if not path.is_file():
         raise InputError(f"{path}: there is no such file of weights")
@@ -103,7 +103,7 @@ def weights_model(path: Path, maker: str, options: Mapping[str, Any], read_as: M
 
 
 def file_digest(path: Path) -> str:
-    """Of the content of a file, or of all files of a folder."""
+    """Return a hash of the content of a file, or of all files of a folder."""
     digest = hashlib.sha256()
     files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
     for each in files:
@@ -131,13 +131,13 @@ class OnnxModel(nn.Module):
 
     @property
     def size(self) -> tuple[int, int] | None:
-        """The size that images must have, where the file fixes it."""
+        """The size of images, if the file fixes it."""
         shape = self.given[0].shape
         fixed = len(shape) == 4 and all(isinstance(side, int) for side in shape[2:])
         return (shape[2], shape[3]) if fixed else None
 
     def forward(self, *inputs: Tensor) -> Tensor | dict[str, Tensor]:
-        """Outputs by name, or the only one."""
+        """Return outputs by name, or the only output."""
         if len(inputs) != len(self.given):
             names = ", ".join(each.name for each in self.given)
             raise InputError(f"onnx:{self.path}: takes {len(self.given)} inputs ({names}), and is fed {len(inputs)}")
@@ -175,12 +175,12 @@ def _onnx_session(path: Path) -> Any:
 
 
 def onnx_model(path: Path, settings: Mapping[str, Any]) -> GivenModel:
-    """A model in an ONNX file."""
+    """Return the model of an ONNX file."""
     if not path.is_file():
         raise InputError(f"onnx:{path}: there is no such file")
     size = OnnxModel(path).size
     read_as = read_format({"size": size, **settings}, f"onnx:{path}")
-    beside = sorted(path.parent.glob(f"{path.name}*"))  # large weights lie in files of their own
+    beside = sorted(path.parent.glob(f"{path.name}*"))  # large weights have separate files
     identity = fingerprint("onnx", [file_digest(each) for each in beside], read_as.model_dump(mode="json"))
     return GivenModel(f"onnx:{path}", partial(OnnxModel, path), read_as, identity, facts={"onnx": str(path)})
 
@@ -189,19 +189,19 @@ def onnx_model(path: Path, settings: Mapping[str, Any]) -> GivenModel:
 
 
 class HuggingFaceModel(nn.Module):
-    """A model of transformers, called with images alone."""
+    """A model of transformers, called with images only."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
         self.model = model
 
     def forward(self, image: Tensor) -> Any:
-        """Its outputs by name."""
+        """Return its outputs by name."""
         return self.model(pixel_values=image)
 
 
 def hf_model(name: str, task: str, settings: Mapping[str, Any]) -> GivenModel:
-    """A model of `transformers`, by its folder or name: classes and normalisation as its config files say."""
+    """Return a model of `transformers` by folder or name, with classes and normalisation from its config files."""
     name = str(Path(name).expanduser()) if name.startswith("~") else name
     is_folder = is_model_folder(name)
     transformers = _transformers(name)
@@ -240,7 +240,7 @@ def hf_model(name: str, task: str, settings: Mapping[str, Any]) -> GivenModel:
 
 
 def is_model_folder(name: str) -> bool:
-    """Whether a folder of this name exists; refuse a name that the hub does not allow either."""
+    """Return whether a folder of this name exists; raise an InputError for a name that the hub does not allow."""
     if name and (path := Path(name)).exists():
         if path.is_dir():
             return True
@@ -256,17 +256,17 @@ def is_model_folder(name: str) -> bool:
 
 
 def hub_answers(name: str) -> bool:
-    """Whether the hub answers one request; the hub's library alone tries six times, over 30 s."""
+    """Return whether the hub answers one request; its library would try six times, over 30 s."""
     hub = _package("huggingface_hub", f"hf:{name}", "hf")
     try:
         hub.utils.get_session().head(hub.hf_hub_url(name, "config.json"), timeout=HUB_SECONDS)
-    except Exception:  # of the hub's HTTP library, which is another one in each of its major versions
+    except Exception:  # exceptions of the hub's HTTP library, which differs between its major versions
         return False
     return True
 
 
 def _package(module: str, name: str, extra: str) -> Any:
-    """A package that only some models need."""
+    """Import a package that only some models need."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -285,14 +285,14 @@ def _one_line(error: BaseException) -> str:
 
 
 def _hf_classes(config: Any) -> ClassTable | None:
-    """The names that its config has; None where they are numbers only."""
+    """Return the class names of the config; None if they are only numbers."""
     names = [str(config.id2label[number]) for number in sorted(config.id2label, key=int)]
     generic = all(name == f"LABEL_{number}" for number, name in enumerate(names))
     return None if generic or len(set(names)) < len(names) else table_of_names(tuple(names), "hf")
 
 
 def _processing(name: str, transformers: Any, given: Mapping[str, Any], local: bool) -> dict[str, Any]:
-    """How its processor prepares images, from its config file, less what is given otherwise."""
+    """Return the image processing of its config file, without settings that the user gives."""
     try:
         file = transformers.utils.cached_file(
             name, "preprocessor_config.json", local_files_only=local, _raise_exceptions_for_missing_entries=False
@@ -343,7 +343,7 @@ def _hf_size(config: Mapping[str, Any], name: str) -> tuple[int, int]:
 
 
 def read_format(settings: Mapping[str, Any], name: str) -> ModelFormat:
-    """How a model is fed and read; what is wrong becomes one line."""
+    """Return the format from settings; an error is one line."""
     try:
         return ModelFormat.model_validate(dict(settings))
     except ValidationError as error:

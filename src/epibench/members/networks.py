@@ -1,4 +1,4 @@
-"""Pools of large networks: members whose weights are files, as many of them on the device as fit, on images."""
+"""Pools of large networks on images: weights are files, and as many as fit are on the device."""
 
 from __future__ import annotations
 
@@ -36,17 +36,23 @@ from epibench.views import IDENTITY, View
 
 Inputs = Mapping[str, Tensor]
 Outputs = dict[str, Tensor]
-PASS_PIXELS = 2**21  # passes of one network go through a GPU together, up to so many pixels
+PASS_PIXELS = 2**21  # a GPU runs passes of one network together up to this number of pixels
 
 
 @dataclass
 class ImagePool(Pool, ABC):
-    """Members that are networks on images, each with weights of its own or as one of several passes.
+    """Members that are networks on images, each with its own weights or as one of several passes.
 
-    seed: of dropout masks; resident: so many networks are kept on the device at once. With a `precision` of bfloat16
-    they predict in mixed precision. window: the size of the parts of an image that networks see one at a time, None for
-    all of it; overlap: the share of their sides that neighbours have in common. views: how members of one network see
-    images, by their numbers; () where all see them as they are.
+    Args:
+        kind: Kind of the predictions.
+        table: Table of members.
+        seed: Seed of dropout masks.
+        resident: Largest number of networks on the device.
+        device: Device of the networks.
+        precision: With bfloat16, networks predict in mixed precision.
+        window: Size of the windows that networks see one at a time; None: the whole image.
+        overlap: Share of their sides that neighbouring windows have in common.
+        views: Views of a network's members, by their numbers; empty: plain images.
     """
 
     kind: str
@@ -59,41 +65,41 @@ class ImagePool(Pool, ABC):
     window: Size | None = None
     overlap: float = 0.0
     views: tuple[View, ...] = ()
-    in_parallel: ClassVar[bool] = True  # several passes of one network can be made at once
+    in_parallel: ClassVar[bool] = True  # whether several passes of one network can run at once
     _networks: OrderedDict[Member, nn.Module] = field(default_factory=OrderedDict, init=False)
 
     @abstractmethod
     def load_network(self, member: Member) -> nn.Module:
-        """The network of a member on the device, as it predicts."""
+        """Return the network of a member on the device, ready to predict."""
 
     @abstractmethod
     def plain_network(self) -> nn.Module:
-        """A network on the device as it was made, whose parameters can be counted."""
+        """Return an unchanged network on the device, whose parameters can be counted."""
 
     @abstractmethod
     def num_bytes(self, member: Member) -> int:
-        """The memory that the weights of a member's network take up."""
+        """Return the memory of the weights of a member's network in bytes."""
 
     @abstractmethod
     def shares(self, member: Member) -> Member:
-        """The member whose network it shares: passes of one network share theirs."""
+        """Return the member whose network this member shares. Passes of one network share theirs."""
 
     def passing(self, member: Member, images: range) -> AbstractContextManager[object]:
-        """In which a member predicts images with these numbers in the data set, as a pass with dropout."""
+        """Return the context of a member's prediction, e.g. of a dropout pass. `images`: indices in the data set."""
         return nullcontext()
 
     def predict(self, member: Member, network: nn.Module, inputs: Inputs) -> Outputs:
-        """What a member predicts, by name, (image, …, row, column), perhaps on a coarser grid."""
+        """Return a member's prediction by name, (image, …, row, column), possibly on a coarse grid."""
         view = self.view(member)
         raw = network(seen(view, inputs))
         return mapped_back(view, LIKELIHOODS[self.kind].image_outputs(raw.float()))
 
     def view(self, member: Member) -> View:
-        """How a member sees images."""
+        """Return a member's view of images."""
         return self.views[member.number] if self.views else IDENTITY
 
     def resident_slices(self, members: slice) -> Iterator[slice]:
-        """Slices of members, each of whose networks fit onto the device together."""
+        """Yield slices of members whose networks fit onto the device together."""
         start, networks = members.start, set[Member]()
         for number in range(members.start, members.stop):
             loaded = self.shares(self.table.members[number])
@@ -104,12 +110,12 @@ class ImagePool(Pool, ABC):
         yield slice(start, members.stop)
 
     def slices_of(self, drawn: Sequence[int]) -> Iterator[slice]:
-        """The members of a draw in such slices; what those that follow each other share is computed once."""
+        """Yield the members of a draw in such slices. Neighbours compute their common part once."""
         for numbers in consecutive(drawn):
             yield from self.resident_slices(slice(numbers.start, numbers.stop))
 
     def weight_bytes(self, drawn: Sequence[int]) -> int:
-        """The memory that the weights of members take up as they predict; a tensor that several share counts once."""
+        """Return the memory of members' weights during prediction; shared tensors count once."""
         total = 0
         for part in self.slices_of(drawn):
             networks = [self.network(member) for member in self.table.members[part]]
@@ -118,13 +124,17 @@ class ImagePool(Pool, ABC):
         return total
 
     def windows(self, size: Size) -> tuple[Window, ...]:
-        """The parts of an image of that size that networks see one at a time."""
+        """Return the windows of an image of this size."""
         return whole(size) if self.window is None else windows_over(size, self.window, self.overlap)
 
     def outputs(self, inputs: Inputs, members: slice, images: range, size: Size | None = None) -> WindowMaps:
-        """What members predict; images: their numbers in the data set, so that dropout does not depend on batches.
+        """Return the predictions of members.
 
-        size: that of the targets, by default that of the images.
+        Args:
+            inputs: Inputs by name.
+            members: Members to run.
+            images: Indices of the images in the data set, so that dropout does not depend on batches.
+            size: Size of the targets; by default the size of the images.
         """
         chosen = self.table.members[members]
         self.load_all(chosen)  # before threads begin
@@ -142,7 +152,7 @@ class ImagePool(Pool, ABC):
         return joined([maps_of(*each) for each in zip(chosen, zip(*by_window, strict=True), strict=True)])
 
     def predictions(self, members: Sequence[Member], inputs: Inputs, images: range) -> list[Outputs]:
-        """What each member predicts for a window of images."""
+        """Return each member's predictions for a window of images."""
 
         def predict(task: tuple[Member, nn.Module]) -> Outputs:
             member, network = task
@@ -155,12 +165,12 @@ class ImagePool(Pool, ABC):
 
     @contextmanager
     def uncompiled(self) -> Iterator[None]:
-        """In which networks are run operation by operation, so that these can be counted."""
+        """Run networks operation by operation, so that operations can be counted."""
         yield
 
     @contextmanager
     def predicting(self) -> Iterator[None]:
-        """Without gradients, in the precision of the pool; it holds for its thread."""
+        """Predict without gradients, in the pool's precision. The context acts on its thread."""
         autocast = torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
         with torch.inference_mode(), autocast:
             yield
@@ -171,11 +181,11 @@ class ImagePool(Pool, ABC):
             self.network(member)
 
     def forget(self) -> None:
-        """Give the memory of all networks back."""
+        """Free the memory of all networks."""
         self._networks.clear()
 
     def network(self, member: Member) -> nn.Module:
-        """The network of a member, loaded if it is not on the device."""
+        """Return the network of a member, loaded if needed."""
         name = self.shares(member)
         if name not in self._networks:
             self.make_room(1)
@@ -184,25 +194,32 @@ class ImagePool(Pool, ABC):
         return self._networks[name]
 
     def keep_within(self, memory: float) -> None:
-        """Keep as many networks on the device at once as have room in so many bytes, but at least one."""
+        """Set the number of networks on the device to the number that fits into this memory, at least one."""
         self.resident = max(1, int(memory / max(1, self.num_bytes(self.table.members[0]))))
 
     def make_room(self, number: int) -> None:
-        """Give networks back, first those that were used least recently, until so many more can be on the device."""
+        """Remove the least recently used networks until `number` more fit on the device."""
         while self._networks and len(self._networks) + number > self.resident:
             self._networks.popitem(last=False)
 
 
 @dataclass
 class NetworkPool(ImagePool):
-    """Members that are networks trained here, snapshots of them, or passes of them with dropout.
+    """Members that are networks trained here, their snapshots, or their dropout passes.
 
-    load: the weights of a member; loaded_at_once: files that are read at the same time. rate: of dropout, 0 for none;
-    the masks of a pass are a function of (seed, method, network, pass, image). Passes of one network share what comes
-    before the first dropout. shared_stages: given the names of the network's stages, how many of the first ones members
-    of one trained network share: these are loaded once, and computed once for an image. pruned: whether members may
-    have fewer channels than the networks that are built. speed: whether networks are compiled or recorded; then the
-    first ones are compared with the plain network.
+    Masks of a pass are a function of (seed, method, network, pass, image). Passes of one network share the part before
+    the first dropout.
+
+    Args:
+        build: Returns a network.
+        load: Returns the weights of a member.
+        method: Name of the method, for dropout masks.
+        rate: Dropout rate; 0 for none.
+        shared_stages: Returns, from the names of the network's stages, how many first stages members of one trained
+            network share. These are loaded once, and computed once for an image.
+        pruned: Whether members may have fewer channels than built networks.
+        speed: Whether networks are compiled or recorded. The first ones are then compared with the plain network.
+        loaded_at_once: Number of files that are read in parallel.
     """
 
     build: Callable[[], nn.Module]
@@ -214,23 +231,23 @@ class NetworkPool(ImagePool):
     pruned: bool = True
     speed: Speed = PLAIN
     loaded_at_once: int = 1
-    compiled: CompiledNetwork | None = field(default=None, init=False)  # once it was tried
+    compiled: CompiledNetwork | None = field(default=None, init=False)  # after its check
 
     def shares(self, member: Member) -> Member:
-        """Passes and views of one network share it."""
+        """Return the member whose network is shared: passes and views share one."""
         return Member(member.network, member.snapshot) if self.rate or self.views else member
 
     def plain_network(self) -> nn.Module:
-        """One of the sizes that members have, without their weights."""
+        """Return a network with the sizes of the members, without their weights."""
         return shape_like(self.build(), self.sizes).to(self.device).eval()
 
     def num_bytes(self, member: Member) -> int:
-        """All networks have the same sizes."""
+        """Return the bytes of a network; all have the same sizes."""
         return sum(int(each.nbytes) for each in self.sizes.values())
 
     @cached_property
     def sizes(self) -> Weights:
-        """The weights that every member has, without their content."""
+        """The shapes and types of every member's weights."""
         if not self.pruned:
             return self.skeleton.state_dict()
         first = self.shares(self.table.members[0])
@@ -238,13 +255,13 @@ class NetworkPool(ImagePool):
 
     @cached_property
     def skeleton(self) -> nn.Module:
-        """A network as it is built; one that has stages has no memory for its weights."""
+        """A built network. With stages, its weights take no memory."""
         network = self.build()
         return without_weights(network) if isinstance(network, Staged) else network
 
     @cached_property
     def trunk(self) -> int:
-        """How many first stages members of one trained network share."""
+        """The number of first stages that members of one trained network share."""
         return self.shared_stages(list(self.skeleton.stages())) if isinstance(self.skeleton, Staged) else 0
 
     @property
@@ -253,21 +270,21 @@ class NetworkPool(ImagePool):
         return DropoutPasses.of(self.skeleton, self.rate) is not None
 
     def passing(self, member: Member, images: range) -> AbstractContextManager[object]:
-        """With dropout, if the method has any."""
+        """Return the context of dropout, if the method has any."""
         if not self.rate:
             return nullcontext()
         keys = pass_keys(self.seed, self.method, [member], images, self.device)[0]
-        # With places of its own the network has hooks that know the rate, and they alone act; otherwise its own dropout
-        # acts at the rate.
+        # A network with named places has hooks with the rate, and only they act; otherwise its own dropout
+        # acts at this rate.
         places = getattr(next(iter(self._networks.values())), "dropout_places", ())
         return SeededDropout(keys, by_mode=True) if places else SeededDropout(keys, self.rate)
 
     def load_all(self, members: Sequence[Member]) -> None:
-        """Load the networks that are not on the device, several at once."""
+        """Load the networks that are not on the device, several in parallel."""
         wanted = dict.fromkeys(map(self.shares, members))
         missing = [name for name in wanted if name not in self._networks][: self.resident]
         if self.loaded_at_once > 1 and len(missing) > 1:
-            _ = self.skeleton  # it is made once, not by each thread
+            _ = self.skeleton  # made once, not by each thread
             for name in wanted.keys() & self._networks.keys():
                 self._networks.move_to_end(name)
             self.make_room(len(missing))
@@ -276,7 +293,7 @@ class NetworkPool(ImagePool):
         super().load_all(members)
 
     def load_network(self, member: Member) -> nn.Module:
-        """A new network with the weights of a member."""
+        """Return a new network with the weights of a member."""
         empty, weights = isinstance(self.skeleton, Staged), dict(self.load(member))
         network = shape_like(copy.deepcopy(self.skeleton) if empty else self.build(), weights)
         try:
@@ -290,14 +307,14 @@ class NetworkPool(ImagePool):
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.rate and (places := getattr(network, "dropout_places", ())):
             hooks = insert_dropout(network, places, self.rate)
-            for hook in hooks if self.splits else ():  # they have seen that the places are there
+            for hook in hooks if self.splits else ():  # they have checked that the places exist
                 hook.remove()
         if self.precision == torch.float32:  # in mixed precision it gains nothing
             fold_batch_norm(network)
         return network
 
     def _share_trunk(self, member: Member, network: nn.Module) -> None:
-        """Let a network have its first stages in common with one that is loaded, where members share these."""
+        """Let a network use the first stages of a loaded network of the same training, if members share them."""
         others = (each for other, each in list(self._networks.items()) if same_network(other) == same_network(member))
         if self.trunk and (loaded := next(others, None)) is not None:
             assert isinstance(network, Staged)
@@ -305,7 +322,7 @@ class NetworkPool(ImagePool):
                 network.set_submodule(name, loaded.get_submodule(name))
 
     def predictions(self, members: Sequence[Member], inputs: Inputs, images: range) -> list[Outputs]:
-        """What each member predicts for a window of images."""
+        """Return each member's predictions for a window of images."""
         if not self.speed.any and not self.splits and not self.trunk:
             return super().predictions(members, inputs, images)
         sharing = same_network if self.trunk else self.shares
@@ -316,7 +333,7 @@ class NetworkPool(ImagePool):
 
     @contextmanager
     def uncompiled(self) -> Iterator[None]:
-        """With the plain networks, which are loaded whether they were compiled or not."""
+        """Use the plain networks within the context."""
         compiled, speed = self.compiled, self.speed
         self.compiled, self.speed = None, PLAIN
         try:
@@ -325,13 +342,13 @@ class NetworkPool(ImagePool):
             self.compiled, self.speed = compiled, speed
 
     def _tried(self, group: Sequence[Member], inputs: Inputs, images: range) -> CompiledNetwork:
-        """The compiled network, if it predicts the first images as the plain one does."""
+        """Return the compiled network, after a comparison of its first predictions with the plain network's."""
         if self.rate and not self.splits:
             raise InputError(
                 f"{OPTIONS}: {self.method} drops within the stages of this network, or it has none, and such passes "
                 "cannot be compiled (docs/networks.md); leave these options out"
             )
-        # A recording that does nothing still holds what it was made with: only other inputs show that.
+        # A recording that does nothing still holds its first outputs: only other inputs reveal that.
         tried = {"the first image": inputs, "the negative of the first image": negative(inputs)}
         plain = [self._of_network(group, given, images, None) for given in tried.values()]
         try:
@@ -339,7 +356,7 @@ class NetworkPool(ImagePool):
             found = [self._of_network(group, given, images, compiled) for given in tried.values()]
         except (InputError, torch.OutOfMemoryError):
             raise
-        except Exception as error:  # compilers raise anything
+        except Exception as error:  # compilers raise any exception
             raise failure(error) from error
         for image, fast, expected in zip(tried, found, plain, strict=True):
             for own, others in zip(fast, expected, strict=True):
@@ -349,7 +366,7 @@ class NetworkPool(ImagePool):
     def _of_network(
         self, members: Sequence[Member], inputs: Inputs, images: range, compiled: CompiledNetwork | None
     ) -> list[Outputs]:
-        """What members that share a network, or a part of it, predict."""
+        """Return the predictions of members that share a network or a part of it."""
         if self.trunk:
             return self._of_trunk(members, inputs, compiled)
         name = self.shares(members[0])
@@ -363,7 +380,7 @@ class NetworkPool(ImagePool):
     def _of_views(
         self, forward: Callable[[Inputs], Tensor], members: Sequence[Member], inputs: Inputs
     ) -> list[Outputs]:
-        """What one network predicts for the views of its members."""
+        """Return one network's predictions for the views of its members."""
         views = [self.view(member) for member in members]
         given = [seen(view, inputs) for view in views]  # as inputs are made elsewhere: else it compiles once more
         with self.predicting():
@@ -378,7 +395,7 @@ class NetworkPool(ImagePool):
         images: range,
         compiled: CompiledNetwork | None,
     ) -> list[Outputs]:
-        """What passes of one network with dropout predict, which share what comes before the first dropout."""
+        """Return predictions of dropout passes of one network, which share the part before the first dropout."""
         passes = compiled or DropoutPasses.of(network, self.rate)
         assert passes is not None
         keys = pass_keys(self.seed, self.method, members, images, self.device)
@@ -400,8 +417,8 @@ class NetworkPool(ImagePool):
         return [outputs for each in done for outputs in each]
 
     def _of_trunk(self, members: Sequence[Member], inputs: Inputs, compiled: CompiledNetwork | None) -> list[Outputs]:
-        """What members predict that share their first stages, which are computed once."""
-        networks = {member: self.network(member) for member in members}  # before threads begin
+        """Return predictions of members with common first stages, which are computed once."""
+        networks = {member: self.network(member) for member in members}  # before threads start
 
         def parts_of(member: Member) -> Parts | CompiledNetwork:
             network = networks[member]
@@ -427,7 +444,7 @@ class NetworkPool(ImagePool):
         return in_threads(go_on, members)
 
     def _passes_at_once(self, passes: int, inputs: Inputs) -> int:
-        """Passes that are made in one batch: a part of all that leaves no rest, so that batches are of one size."""
+        """Return the passes in one batch: a divisor of all passes, so that batches have one size."""
         height, width = image_size(inputs)
         pixels = len(next(iter(inputs.values()))) * height * width
         most = max(1, PASS_PIXELS // pixels) if self.device.type == "cuda" else 1
@@ -438,22 +455,22 @@ class NetworkPool(ImagePool):
 
 
 def by_windows(outputs: Sequence[Tensor]) -> Tensor:
-    """Outputs on several windows, (image, …) each, as (image, window, …); of one window without a copy."""
+    """Join outputs on several windows, (image, …) each, to (image, window, …); one window is not copied."""
     return outputs[0][:, None] if len(outputs) == 1 else torch.stack(list(outputs), 1)
 
 
 def same_network(member: Member) -> tuple[int, int]:
-    """The trained network behind a member, and which of its kept weights."""
+    """Return the trained network behind a member, and the index of its kept weights."""
     return member.network, member.snapshot
 
 
 def contiguous(outputs: Outputs) -> Outputs:
-    """The same, in the order of their axes in memory."""
+    """Return the outputs with memory in the order of their axes."""
     return {name: values.contiguous() for name, values in outputs.items()}
 
 
 def without_weights(network: nn.Module) -> nn.Module:
-    """The same network whose parameters and saved buffers take up no memory, to be loaded by assignment."""
+    """Remove the memory of a network's parameters and saved buffers, for loading by assignment."""
     for module in network.modules():
         for name, parameter in module._parameters.items():
             if parameter is not None:
@@ -465,20 +482,20 @@ def without_weights(network: nn.Module) -> nn.Module:
 
 
 def pass_keys(seed: int, method: str, members: Sequence[Member], images: range, device: torch.device) -> Tensor:
-    """The keys of the dropout masks of passes, (pass, image)."""
+    """Return the keys of the dropout masks of passes, (pass, image)."""
     named = [(method, member.network, "pass", member.number) for member in members]
     keys = [[randomness.key(seed, *names, image) for image in images] for names in named]
     return torch.tensor(keys, dtype=torch.int64).to(device, non_blocking=True)
 
 
 def image_size(inputs: Inputs) -> Size:
-    """Height and width of the images."""
+    """Return height and width of the images."""
     height, width = next(iter(inputs.values())).shape[-2:]
     return height, width
 
 
 def cut(inputs: Inputs, window: Window) -> Inputs:
-    """A window of every image."""
+    """Return a window of every image."""
     rows = slice(window.top, window.top + window.height)
     columns = slice(window.left, window.left + window.width)
     return {name: values[..., rows, columns] for name, values in inputs.items()}

@@ -1,4 +1,4 @@
-"""Large networks on the images of a domain: what all members see before more is read, and which pixels are scored."""
+"""Large networks on the images of a domain, in portions, and their scored pixels."""
 
 from __future__ import annotations
 
@@ -16,45 +16,52 @@ from epibench.members.maps import GroupedMaps, Maps, WindowMaps, joined
 from epibench.members.networks import ImagePool
 from epibench.members.pool import CHUNKS_AT_ONCE, DrawnPart, Pixels, PoolOnData, Stopwatch, chunk_size
 
-NumberedBatch = tuple[range, Batch]  # images with their numbers in the domain
-# Pixels of a portion, which all members see before the next: enough to fill a GPU; with many members or classes, fewer.
+NumberedBatch = tuple[range, Batch]  # images with their indices in the domain
+# Pixels of a portion, which all members predict before the next one: enough to fill a GPU; fewer with many outputs.
 PORTION_PIXELS = {"cpu": 2**18, "cuda": 2**22}
 FEW_MAPS = 32
 
 
 def portion_pixels(device: torch.device, members: int, classes: int | None) -> int:
-    """How many pixels all members see before the next ones are read."""
+    """Return the pixels that all members predict before more images are read."""
     return PORTION_PIXELS[device.type] // max(1, members * (classes or 1) // FEW_MAPS)
 
 
 class Observer:
-    """Sees all outputs of the members as they come, to keep some."""
+    """Receives all outputs of the members, to keep some."""
 
     def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
-        """What some members predict for a batch; images: their numbers in the domain."""
+        """Receive the predictions of some members for a batch. `images`: indices in the domain."""
         raise NotImplementedError
 
     def state(self) -> dict[str, Tensor]:
-        """What it has kept, to go on from."""
+        """Return its state, to resume from."""
         return {}
 
     def load_state(self, saved: Mapping[str, Tensor]) -> None:
-        """Go on from what was kept."""
+        """Resume from a saved state."""
 
     def close(self) -> None:
-        """All has been seen."""
+        """Finish after the last image."""
 
     def stop(self) -> None:
-        """No more will be seen for now: the evaluation has failed or was interrupted."""
+        """Stop early: the evaluation has failed or was interrupted."""
 
 
 @dataclass
 class NetworksOnImages(PoolOnData):
-    """Large networks and the images of a domain that they predict.
+    """Large networks and the images of a domain.
 
-    num_classes: those that the domain is scored in; class_groups: of the classes that networks predict, those that the
-    domain does not tell apart, None where they are the same. stretch: so many images are added up by themselves, a
-    multiple of the size of batches; stop: the image before which to end, None for all.
+    Args:
+        pool: Members.
+        samples: Images.
+        batch_size: Size of batches.
+        workers: Processes that load data.
+        observers: Receivers of all outputs.
+        num_classes: Number of scored classes.
+        class_groups: Predicted classes that are merged into each scored class; None if both are the same.
+        stretch: Images with separate metric states, a multiple of the batch size.
+        stop: Index of the image before which to end; None for all.
     """
 
     pool: ImagePool
@@ -74,15 +81,15 @@ class NetworksOnImages(PoolOnData):
 
     @property
     def num_images(self) -> int:
-        """Images of the domain."""
+        """The number of images in the domain."""
         return len(self.samples)
 
     def ends_stretch(self, images: int) -> bool:
-        """After every stretch, and at the end of the last, which may be shorter."""
+        """Return whether a stretch ends here. The last one may be shorter."""
         return self.stretch is not None and (images % self.stretch == 0 or images == len(self.samples))
 
     def portions(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[ImagePortion]:
-        """Batches on the device, gathered until there is enough to do at once, or a stretch ends."""
+        """Yield batches on the device, gathered until they are enough, or a stretch ends."""
         gathered, size, pixels = list[NumberedBatch](), 0, 0
         enough = portion_pixels(self.device, max(part.num_members for part in parts), self.num_classes)
         loaded = self.samples.batches(first) if isinstance(self.samples, LoadedBatches) else self._loaded(first)
@@ -96,7 +103,10 @@ class NetworksOnImages(PoolOnData):
             yield ImagePortion(self, gathered, pixels)
 
     def _loaded(self, first: int) -> Iterator[Batch]:
-        """Batches from an image on, which are the same wherever one begins: the first may be the rest of one."""
+        """Yield batches from an image on.
+
+        Batches are the same for any start; the first may be the rest of one.
+        """
         stop, size = self.stop or len(self.samples), self.batch_size
         aligned = min(stop, -(-first // size) * size)
         for numbers in (range(first, aligned), range(aligned, stop)):
@@ -105,23 +115,23 @@ class NetworksOnImages(PoolOnData):
                 yield from batches(InOrder(self.samples), numbers, size, self.workers, pin, uneven=True)
 
     def show(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
-        """Let observers see what members predict; the time that they take is not that of the members."""
+        """Pass members' outputs to the observers, without counting their time as the members'."""
         if self.observers:
             with self.watching:
                 for observer in self.observers:
                     observer.see(batch, images, members, maps)
 
     def in_domain_classes(self, maps: WindowMaps) -> Maps:
-        """Outputs in the classes that the domain knows."""
+        """Return outputs in the classes of the domain."""
         return maps if self.class_groups is None else GroupedMaps(maps, self.class_groups)
 
     def state(self) -> dict[str, Tensor]:
-        """What observers have kept."""
+        """Return the observers' states."""
         kept = enumerate(observer.state() for observer in self.observers)
         return {f"observer{number}.{name}": tensor for number, state in kept for name, tensor in state.items()}
 
     def load_state(self, saved: Mapping[str, Tensor]) -> None:
-        """Give observers back what they had kept."""
+        """Restore the observers' states."""
         for number, observer in enumerate(self.observers):
             owner = f"observer{number}."
             observer.load_state({n.removeprefix(owner): each for n, each in saved.items() if n.startswith(owner)})
@@ -129,7 +139,7 @@ class NetworksOnImages(PoolOnData):
 
 @dataclass(frozen=True)
 class ImagePortion:
-    """Some batches of images. num_pixels: those of them that are valid."""
+    """Some batches of images. `num_pixels`: their valid pixels."""
 
     predictor: NetworksOnImages
     batches: list[NumberedBatch]
@@ -137,15 +147,15 @@ class ImagePortion:
 
     @property
     def num_images(self) -> int:
-        """Images of all batches."""
+        """The number of images in all batches."""
         return sum(len(images) for images, _ in self.batches)
 
     def blocks(self, part: DrawnPart) -> Iterator[Pixels]:
-        """Run the part's members; their outputs are refined band by band as pixels are asked for."""
+        """Run the part's members, and yield blocks of pixels, refined band by band."""
         return self._pixel_blocks(self._predicted(part), part)
 
     def _predicted(self, part: DrawnPart) -> list[Maps]:
-        """What the members of a part predict for each batch; each member is run once per image."""
+        """Return the predictions of a part's members for each batch. Each member runs once per image."""
         predictor, pool = self.predictor, self.predictor.pool
         parts: list[list[WindowMaps]] = [[] for _ in self.batches]
         for members in pool.resident_slices(part.members):
@@ -156,7 +166,7 @@ class ImagePortion:
         return [predictor.in_domain_classes(joined(maps)) for maps in parts]
 
     def _pixel_blocks(self, predicted: list[Maps], part: DrawnPart) -> Iterator[Pixels]:
-        """The valid pixels, in blocks of as many as are scored at once."""
+        """Yield the valid pixels in blocks of the largest size that is scored at once."""
         most = CHUNKS_AT_ONCE[self.predictor.device.type] * chunk_size(
             len(part.weights), part.num_members, self.predictor.num_classes or 1, self.predictor.device
         )
@@ -175,13 +185,13 @@ class ImagePortion:
 
 
 def bands(size: Sequence[int], pixels: int) -> Iterator[slice]:
-    """The rows of an image in bands of at most so many pixels."""
+    """Yield the rows of an image in bands of at most `pixels` pixels."""
     height, step = size[0], max(1, pixels // size[1])
     return (slice(top, min(top + step, height)) for top in range(0, height, step))
 
 
 def piece_of(batch: Batch, maps: Maps, number: int, rows: slice, image: int) -> Pixels:
-    """The valid pixels of some rows of an image, which has a number in the batch and another in the domain."""
+    """Return the valid pixels of some rows of an image. `number`: index in the batch; `image`: index in the domain."""
     target, valid = batch.target[number, rows].flatten(), batch.valid[number, rows].flatten()
     kept = None if bool(valid.all()) else valid.nonzero().squeeze(1)
     target = target if kept is None else target[kept]
@@ -191,10 +201,10 @@ def piece_of(batch: Batch, maps: Maps, number: int, rows: slice, image: int) -> 
 
 
 def together(pieces: list[Pixels]) -> Pixels:
-    """Pieces as one block."""
+    """Join pieces to one block."""
     if len(pieces) == 1:
         return pieces[0]
-    # Joined with pixels as the last axis, so that classes stay outside of them in memory.
+    # Joined with pixels as the last axis, so that classes stay outside of pixels in memory.
     outputs = {
         name: torch.cat([piece.outputs[name].movedim(1, -1) for piece in pieces], -1).movedim(-1, 1)
         for name in pieces[0].outputs

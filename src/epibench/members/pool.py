@@ -1,8 +1,7 @@
-"""What every pool is, wherever its members come from: their number, their draws, and what they predict.
+"""The contract of pools: number of members, draws, and predictions.
 
-The loop of `evaluation` asks a pool on some data for portions, one after another, and each portion for blocks of pixels
-with the outputs of all members. Trained networks, small or large, and stored predictions differ only in how they make
-these.
+The loop of `evaluation` requests portions from a pool on some data, and blocks of pixels from each portion, with the
+outputs of all members. Pools of trained networks, small or large, and of stored predictions differ only in these.
 """
 
 from __future__ import annotations
@@ -26,41 +25,42 @@ if TYPE_CHECKING:
 # Elements (draw × pixel × class) that are scored at once: 16 MiB in float64; on a GPU enough to fill it.
 CHUNK = {"cpu": 2**21, "cuda": 2**27}
 CHUNKS_AT_ONCE = {"cpu": 2, "cuda": 1}
-# With kernels on a GPU: the part of its memory that a chunk may take, and bytes of each pixel for each draw.
+# With kernels on a GPU: the share of its memory that a chunk may take, and bytes of each pixel for each draw.
 KERNEL_MEMORY = 1 / 8
 DRAW_BYTES = 80
 
 
 class Pool:
-    """Members, numbered from 0, in a table, and how they are drawn from."""
+    """Members, numbered from 0, in a table with the plan of draws."""
 
     table: MemberTable
 
     @property
     def num_members(self) -> int:
-        """How many members there are."""
+        """The number of members."""
         return len(self.table.members)
 
     @property
     def group(self) -> tuple[int, ...] | None:
-        """The network or chain behind each member, if there are several members of one; equal ones lie together."""
+        """The network or chain behind each member, if one has several members; equal ones are neighbours."""
         return self.table.group
 
     @property
     def plan(self) -> Plan:
-        """How draws are made from it."""
+        """The plan of draws."""
         return self.table.plan
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """A block of valid pixels, or points.
+    """A block of valid pixels or points.
 
-    outputs: mean and variance (member, pixel), or probs or logits (member, pixel, class), dtype as predicted; or, where
-        a kernel makes it of coarse logits, their softmax in float64, classes outermost in memory
-    target: (pixel,) float64 (gaussian) or int64 (categorical)
-    image: (pixel,) int64 number of the image, where there are images
-    scanned: pixels that were gone through for this block, valid or not
+    Args:
+        outputs: Mean and variance (member, pixel), or probs or logits (member, pixel, class), in the predicted dtype;
+            or the softmax of coarse logits from a kernel, in float64 with classes outermost in memory.
+        target: (pixel,) float64 (gaussian) or int64 (categorical).
+        image: (pixel,) int64, index of the image, if there are images.
+        scanned: Number of pixels that were read for this block, valid or not.
     """
 
     outputs: Mapping[str, Tensor]
@@ -71,7 +71,7 @@ class Pixels:
 
 @dataclass(frozen=True)
 class DrawnPart:
-    """Members that are drawn from by themselves, with the draws among them: rows of `weights` (draw, member)."""
+    """Members with the draws among them: rows of `weights` (draw, member)."""
 
     members: slice
     draws: list[int]
@@ -79,7 +79,7 @@ class DrawnPart:
 
     @property
     def num_members(self) -> int:
-        """How many members it has."""
+        """The number of members."""
         return int(self.members.stop - self.members.start)
 
 
@@ -88,52 +88,52 @@ class Portion(Protocol):
 
     @property
     def num_images(self) -> int:
-        """Images, or points, in it."""
+        """The number of images or points."""
 
     @property
     def num_pixels(self) -> int:
-        """Valid pixels in it."""
+        """The number of valid pixels."""
 
     def blocks(self, part: DrawnPart) -> Iterable[Pixels]:
-        """Its valid pixels with the outputs of a part's members, each of which is run once."""
+        """Yield its valid pixels with the outputs of a part's members, each of which runs once."""
 
 
 class PoolOnData(ABC):
-    """A pool and the data that its members predict."""
+    """A pool and the data for its members."""
 
     pool: Pool
     device: torch.device = torch.device("cpu")
-    watching: Stopwatch | None = None  # of showing outputs to others, which is not time of the members
+    watching: Stopwatch | None = None  # measures the time of observers, which does not count as the members'
 
     @property
     @abstractmethod
     def num_images(self) -> int:
-        """Images, or points, in the data."""
+        """The number of images or points in the data."""
 
     def parts(self, draws: Draws) -> list[DrawnPart]:
-        """The members that draws stay within."""
+        """Return the groups of members that draws stay within."""
         return parts_of(self.pool, draws)
 
     @abstractmethod
     def portions(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[Portion]:
-        """The data from an image on, a little at a time."""
+        """Yield the data from an image on, in portions."""
 
     def ends_stretch(self, images: int) -> bool:
-        """Whether a stretch of images whose metrics are added up by themselves ends after so many."""
+        """Return whether a stretch of images with separate metric states ends here."""
         return False
 
     def state(self) -> dict[str, Tensor]:
-        """What it needs besides the number of images to go on after an interruption."""
+        """Return its state, besides the number of images, to resume from."""
         return {}
 
     def load_state(self, saved: Mapping[str, Tensor]) -> None:  # noqa: B027  # most have no state
-        """Go on from a saved state."""
+        """Resume from a saved state."""
 
 
 def parts_of(pool: Pool, draws: Draws) -> list[DrawnPart]:
-    """The groups that draws stay within, one after another; the whole pool where draws mix members of groups.
+    """Return the groups that draws stay within; the whole pool if draws mix groups.
 
-    Members are run once either way; but what is computed for pairs of members, or kept for all of them, stays small.
+    Members run once in any case. But results for pairs of members, or of all members, stay small.
     """
     group = pool.group or (0,) * pool.num_members
     within = all(len({group[member] for member in members}) == 1 for members in draws.sets)
@@ -147,8 +147,8 @@ def parts_of(pool: Pool, draws: Draws) -> list[DrawnPart]:
 
 
 def chunk_size(num_draws: int, num_members: int, num_classes: int, device: torch.device) -> int:
-    """How many pixels are scored at once."""
-    if num_classes > 1 and kernels.usable(device):  # averaged probabilities are not held, those of members are
+    """Return the number of pixels that are scored at once."""
+    if num_classes > 1 and kernels.usable(device):  # averaged probabilities are not kept, members' probabilities are
         memory = KERNEL_MEMORY * torch.cuda.get_device_properties(device).total_memory
         of_members = (8 + 4) * num_members * num_classes  # float64, and float32 for the published convention
         return max(1, int(memory / (of_members + DRAW_BYTES * num_draws)))
@@ -159,9 +159,9 @@ Mark = float | torch.cuda.Event
 
 
 class Stopwatch:
-    """Seconds that a device spends within it, added up.
+    """Measures the seconds of a device within its contexts.
 
-    On a GPU the ends are events on its stream, which are read when somebody asks: until then nobody waits for it.
+    On a GPU the ends are events on its stream, which are read only on request, so that nothing waits for them.
     """
 
     def __init__(self, device: torch.device):
@@ -178,14 +178,14 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """All so far; it waits for the device."""
+        """The seconds so far; waits for the device."""
         self._seconds += sum(seconds_between(*ends) for ends in self._open)
         self._open.clear()
         return self._seconds
 
 
 def mark(device: torch.device) -> Mark:
-    """This moment in the work of the device."""
+    """Return the present moment in the device's work."""
     if device.type != "cuda":
         return time.perf_counter()
     event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -194,7 +194,7 @@ def mark(device: torch.device) -> Mark:
 
 
 def seconds_between(begun: Mark, ended: Mark) -> float:
-    """The seconds between two marks of a device; it waits for the second."""
+    """Return the seconds between two marks of a device; waits for the second one."""
     if isinstance(begun, float) or isinstance(ended, float):
         assert isinstance(begun, float)
         assert isinstance(ended, float)

@@ -1,4 +1,4 @@
-"""Pools of small networks: stacked ones with weights of their own, and passes of them with dropout."""
+"""Pools of small networks: stacked networks with their own weights, and their dropout passes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,19 @@ OUTPUTS_AT_ONCE = 2**20
 
 @dataclass(frozen=True)
 class StackedPool(Pool):
-    """Members that are stacked networks, or with a `rate` above 0 passes of such networks with dropout.
+    """Members that are stacked networks, or dropout passes of them if `rate` is above 0.
 
-    parameters: (row, parameter); rows: for each member, its row. The mask of a pass is a function of
-    (seed, method, network, pass, point).
+    The mask of a pass is a function of (seed, method, network, pass, point).
+
+    Args:
+        network: The stacked networks.
+        objective: Loss of the networks.
+        table: Table of members.
+        parameters: (row, parameter).
+        rows: Row of each member.
+        seed: Seed of the masks.
+        method: Name of the method, for masks.
+        rate: Dropout rate.
     """
 
     network: StackedMLP
@@ -41,10 +50,12 @@ class StackedPool(Pool):
     rate: float = 0.0
 
     def outputs(self, inputs: Tensor, members: slice, first: int = 0) -> dict[str, Tensor]:
-        """What members predict: `mean` and `variance`, (member, point), or `probs`, (member, point, class).
+        """Return `mean` and `variance`, (member, point), or `probs`, (member, point, class).
 
-        inputs: (point, feature); first: the number of the first point in its data set, so that what is random at
-        prediction does not depend on batches.
+        Args:
+            inputs: (point, feature).
+            members: Members to run.
+            first: Index of the first point in its data set, so that random numbers do not depend on batches.
         """
         inputs = inputs.to(self.parameters.device)
         if self.rate:
@@ -60,7 +71,7 @@ class StackedPool(Pool):
         return self.parameters if in_order else self.parameters[list(self.rows)]
 
     def _of_one_row(self, members: slice) -> Iterator[range]:
-        """Neighbouring members that share their parameters."""
+        """Yield ranges of neighbouring members that share their parameters."""
         start = members.start
         for number in range(members.start + 1, members.stop + 1):
             if number == members.stop or self.rows[number] != self.rows[start]:
@@ -68,7 +79,7 @@ class StackedPool(Pool):
                 start = number
 
     def _passes(self, members: range, inputs: Tensor, first: int) -> Tensor:
-        """The raw outputs of some passes of one network, (pass, head, output, point)."""
+        """Return the raw outputs of some passes of one network, (pass, head, output, point)."""
         network, count = self.network, len(members)
         passes = [self.table.members[number] for number in members]
         keys = [randomness.key(self.seed, self.method, each.network, "pass", each.number) for each in passes]
@@ -82,27 +93,27 @@ class StackedPool(Pool):
 
 @dataclass(frozen=True)
 class StackedOnPoints(PoolOnData):
-    """Small networks and so few points that they are gone through at once; metrics are kept on the CPU."""
+    """Small networks and all points at once; metrics stay on the CPU."""
 
     pool: StackedPool
     points: Points
 
     @property
     def num_images(self) -> int:
-        """Every point is an image of one pixel."""
+        """The number of points: every point is an image of one pixel."""
         return len(self.points.target)
 
     @property
     def num_pixels(self) -> int:
-        """All points count."""
+        """The number of points, which are all valid."""
         return len(self.points.target)
 
     def portions(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[StackedOnPoints]:
-        """All points at once."""
+        """Yield all points at once."""
         yield self
 
     def blocks(self, part: DrawnPart) -> Iterator[Pixels]:
-        """The points with the outputs of a part's members."""
+        """Yield the points with the outputs of a part's members."""
         target = self.points.target
         wanted = torch.float64 if target.is_floating_point() else torch.int64
         for points in point_slices(part, len(target)):
@@ -112,7 +123,7 @@ class StackedOnPoints(PoolOnData):
 
 
 def point_slices(part: DrawnPart, num_points: int) -> Iterator[slice]:
-    """Points in slices that bound the memory."""
+    """Yield slices of points that bound the memory."""
     size = max(1, OUTPUTS_AT_ONCE // part.num_members)
     return (slice(start, min(start + size, num_points)) for start in range(0, num_points, size))
 
@@ -125,9 +136,16 @@ def predict(
     max_variance: float = math.inf,
     progress: Callable[[int], None] = lambda draws: None,
 ) -> dict[str, Tensor]:
-    """What every draw predicts: `mean`, `aleatoric`, `epistemic`, (draw, point), or `probs`, (draw, point, class).
+    """Return the predictive of every draw: `mean`, `aleatoric`, `epistemic`, (draw, point), or `probs`, (draw, point,
+    class).
 
-    max_variance: the largest variance that a member may predict; progress: is told of draws that are done.
+    Args:
+        pool: Members.
+        draws: Draws.
+        kind: Kind of the predictions.
+        inputs: (point, feature).
+        max_variance: Largest variance of a member.
+        progress: Receives numbers of finished draws.
     """
     names = ("mean", "aleatoric", "epistemic") if kind == "gaussian" else ("probs",)
     predicted: dict[str, Tensor] = {}

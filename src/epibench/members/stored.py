@@ -1,4 +1,4 @@
-"""A pool whose members' outputs were stored by any framework: read block by block, checked and masked once."""
+"""A pool of stored outputs: read block by block, checked and masked once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ class Block(NamedTuple):
 
 
 class CheckedBlock(NamedTuple):
-    """A block after masking and checking. invalid: NaN and infinite values by array; first: the first, in words."""
+    """A block after masking and checking.
+
+    `invalid`: numbers of NaN and infinite values by array. `first`: text about the first one.
+    """
 
     pixels: Pixels
     tally: Tally
@@ -49,14 +52,14 @@ class CheckedBlock(NamedTuple):
 
 @dataclass
 class StoredPredictions(PoolOnData):
-    """The members of a prediction store on its valid pixels, of which a thread reads the next block meanwhile.
+    """The members of a prediction store on its valid pixels; a thread reads the next block in advance.
 
-    All members' outputs of a block take at most `budget` bytes (one pixel at least), and two blocks are in memory.
-    Where blocks end depends on the store and the budget alone. `tally` counts the pixels of the blocks so far.
+    All members' outputs of a block take at most `budget` bytes (one pixel at least), and two blocks are in memory. The
+    ends of blocks depend on the store and the budget alone. `tally` counts the pixels of the blocks so far.
 
     A pixel is dropped if `valid` is false there or, for classes, if its target is `ignore_index` (by default 255,
-    unless that is a class). NaN and infinite values in the others raise an InputError once all have been counted;
-    `skip_invalid` drops these pixels instead. Values that cannot be meant are always refused.
+    unless that is a class). NaN and infinite values in other pixels raise an InputError after all have been counted;
+    `skip_invalid` drops these pixels instead. Impossible values are always refused.
     """
 
     store: PredictionStore
@@ -64,7 +67,7 @@ class StoredPredictions(PoolOnData):
     skip_invalid: bool = False
     budget: int = BUDGET
     device: torch.device = CPU
-    uncertainty_map: int | None = None  # of several: the one to read
+    uncertainty_map: int | None = None  # index of the map to read, if there are several
     tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
@@ -76,24 +79,24 @@ class StoredPredictions(PoolOnData):
 
     @property
     def num_images(self) -> int:
-        """What the first axis counts."""
+        """The length of the first axis."""
         return self.store.shape[0]
 
     @property
     def num_pixels(self) -> int:
-        """Valid pixels that were read so far."""
+        """The number of valid pixels so far."""
         return self.tally.valid
 
     def parts(self, draws: Draws) -> list[DrawnPart]:
-        """All members in one: a store is read once."""
+        """Return all members as one part: a store is read once."""
         return [DrawnPart(slice(0, self.store.num_members), list(range(len(draws.sets))), draws.weights)]
 
     def portions(self, first: int, parts: Sequence[DrawnPart]) -> Iterator[StoredPredictions]:
-        """The whole store; its blocks bound the memory."""
+        """Yield the whole store; its blocks bound the memory."""
         yield self
 
     def blocks(self, part: DrawnPart) -> Iterator[Pixels]:
-        """The valid pixels with the outputs of all members."""
+        """Yield the valid pixels with the outputs of all members."""
         return iter(self)
 
     def __iter__(self) -> Iterator[Pixels]:
@@ -108,7 +111,7 @@ class StoredPredictions(PoolOnData):
                 if checked.tally.valid and (self.skip_invalid or not invalid):
                     yield replace(checked.pixels, scanned=scanned)
                     scanned = 0
-                # Free the block before the next one but one is read.
+                # Free the block before the block after the next one is read.
                 del checked
         tally = self.tally
         if invalid and not self.skip_invalid:
@@ -222,9 +225,9 @@ class StoredPredictions(PoolOnData):
 
 
 def refined(store: PredictionStore) -> PredictionStore:
-    """The same store with logits as fine as its targets: interpolated where they are looked at, if they are coarse.
+    """Return the store with logits at the resolution of its targets; coarse logits are interpolated when read.
 
-    They are what a network's own maps give (`members.maps`), pixel by pixel.
+    They equal a network's own maps (`members.maps`), pixel by pixel.
     """
     if store.coarse is None:
         return store
@@ -233,7 +236,7 @@ def refined(store: PredictionStore) -> PredictionStore:
     kept: dict[tuple[int, int], Tensor] = {}  # of one image at a time: bands of its rows are read one after another
 
     def grid(member: int, image: int) -> Tensor:
-        """Logits of a member on the grid of an image, (class, coarse row, coarse column)."""
+        """Return logits of a member on the grid of an image, (class, coarse row, coarse column)."""
         if (member, image) not in kept:
             for old in [key for key in kept if key[1] != image]:
                 del kept[old]
@@ -276,9 +279,9 @@ def validate(
 
 
 def plan_blocks(store: PredictionStore, budget: int) -> Iterator[Block]:
-    """Cut the pixels into contiguous blocks whose outputs fit into `budget` bytes, at chunk borders if they can.
+    """Split the pixels into contiguous blocks within `budget` bytes, at chunk borders if possible.
 
-    One axis is split; the axes before it go one index at a time, those after it are whole.
+    One axis is split. The axes before it have one index at a time, the axes after it are whole.
     """
     outputs = [store.arrays[name] for name in store.output_names]
     pixel_bytes = sum(math.prod(source.shape) * source.dtype.itemsize for source in outputs) // store.num_pixels
@@ -303,7 +306,7 @@ def plan_blocks(store: PredictionStore, budget: int) -> Iterator[Block]:
 
 
 def location(store: PredictionStore, position: int, member: int | None = None) -> str:
-    """Where a pixel or sample is, in words: member 3, image 17 ('frankfurt_000'), row 40, column 7."""
+    """Return a text about the place of a pixel or sample: member 3, image 17 ('frankfurt_000'), row 40, column 7."""
     index = [int(i) for i in np.unravel_index(position, store.shape)]
     words = []
     if member is not None:
@@ -320,7 +323,7 @@ def location(store: PredictionStore, position: int, member: int | None = None) -
 
 
 def number_of(number: int, counted: Counted) -> str:
-    """As 1 pixel, 20 samples."""
+    """Return e.g. `1 pixel` or `20 samples`."""
     return f"{number} {counted if number != 1 else counted[:-1]}"
 
 
@@ -333,10 +336,10 @@ def _read_part(store: PredictionStore, name: str, selection: tuple[slice, ...]) 
 
 
 def _find_invalid(pixels: Pixels) -> dict[str, Tensor]:
-    """Where values are NaN or infinite, by array; arrays without any are left out."""
+    """Return where values are NaN or infinite, by array; arrays without such values are left out."""
     bad = {}
     for name, values in {**pixels.outputs, "target": pixels.target[None]}.items():
-        # Extremes carry NaN on: one pass tells whether all is well.
+        # Extremes propagate NaN: one pass detects all invalid values.
         if values.is_floating_point() and values.numel() and not all(map(torch.isfinite, torch.aminmax(values))):
             bad[name] = ~torch.isfinite(values)
     return bad
@@ -356,7 +359,7 @@ def _first_invalid(
 
 
 def _refuse_impossible(store: PredictionStore, pixels: Pixels, positions: Tensor) -> None:
-    """Raise on finite values that cannot be what their array is for."""
+    """Raise an InputError for finite values that are impossible in their array."""
     if not len(positions):
         return
 
@@ -403,5 +406,5 @@ def _refuse_impossible(store: PredictionStore, pixels: Pixels, positions: Tensor
 
 
 def _sum_over_classes(probs: Tensor) -> Tensor:
-    """(member, pixel). A product with ones is several times faster than a sum over a short last axis."""
+    """Return sums (member, pixel). A product with ones is several times faster than a sum over a short last axis."""
     return probs.sum(-1) if probs.dtype == torch.float16 else probs @ torch.ones(probs.shape[-1], dtype=probs.dtype)

@@ -1,4 +1,4 @@
-"""Let a network see a view of an image, and map what it predicts back onto the image."""
+"""Views of an image as a network's input, and their predictions mapped back onto the image."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from epibench.views import View
 
 
 def seen(view: View, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Every image, seen this way."""
+    """Return a view of every image."""
     if view.scale != 1:
         inputs = {name: _scaled(values, view.scale, name) for name, values in inputs.items()}
     return {name: values.flip(-1) for name, values in inputs.items()} if view.flip else inputs
 
 
 def mapped_back(view: View, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What is predicted of a view, (image, …, row, column), as of the image.
+    """Map the prediction for a view, (image, …, row, column), back onto the image.
 
-    A map at another scale stays as it is: its grid spans the image, finer or coarser than that of the image itself, and
-    is interpolated wherever pixels are asked for (`members.maps`): raw outputs, logits and not probabilities.
+    A map at another scale does not change here: its grid spans the image with more or fewer points. `members.maps`
+    interpolates the raw outputs, i.e. logits and not probabilities.
     """
     return {name: values.flip(-1) for name, values in outputs.items()} if view.flip else dict(outputs)
 
 
 def _scaled(values: Tensor, scale: float, name: str) -> Tensor:
-    """Images enlarged by a factor, as augmentation does it: smoothed first where they become smaller."""
+    """Return images scaled by a factor, as in augmentation: smoothed before they become smaller."""
     if name != IMAGE or values.dim() != 4:
         raise InputError(f"views at other scales are for images alone, and there is '{name}'; leave out scale")
     height, width = (scaled_length(side, scale) for side in values.shape[-2:])

@@ -1,4 +1,4 @@
-"""BatchEnsemble (Wen, Tran, Ba 2020): many members in one network, which share most of its weights."""
+"""BatchEnsemble (Wen, Tran, Ba 2020): members in one network that share most weights."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 
 class BatchEnsemble(Optimised):
-    """Member j of a network has the weights W ∘ s_j r_jᵀ and its own biases; W and batch norm are shared.
+    """Member j of a network has the weights W ∘ s_j r_jᵀ and its own biases.
 
-    Each part of a batch trains one member, so that a step costs what one of a plain network costs; a member predicts as
-    a plain network with weights of its own. vectors: s and r begin as random signs, or normal around 1 with a
-    `deviation`. refresh_batches: statistics of batch norm are computed for every member by itself, over so many
-    batches; 0: they are those of all members together, as in training. Draws are the first M members of each network.
+    W and batch norm are shared. Each part of a batch trains one member, so that a step costs as much as a step of a
+    plain network. A member predicts as a plain network with its own weights. Draws are the first M members of each
+    network.
+
+    Args:
+        vectors: Initial s and r: random signs, or normal around 1 with `deviation`.
+        refresh_batches: Batches for each member's own statistics of batch norm; 0: statistics of all members together.
     """
 
     name: ClassVar[str] = "batch_ensemble"
@@ -50,7 +53,7 @@ class BatchEnsemble(Optimised):
 
     @property
     def num_trained(self) -> int:
-        """Networks, each with all its members."""
+        """The number of networks, each with all its members."""
         return self.num_networks
 
     @property
@@ -60,11 +63,11 @@ class BatchEnsemble(Optimised):
 
     @property
     def passes(self) -> tuple[int, int]:
-        """The members of a network."""
+        """The number of members of a network."""
         return (self.num_members, 1)
 
     def build(self, make: Callable[[], nn.Module]) -> nn.Module:
-        """The network with the vectors and biases of all members."""
+        """Return the network with the vectors and biases of all members."""
         from epibench.networks.batch_ensemble import around_one, random_signs, share_among
 
         draw = random_signs if self.vectors == "signs" else partial(around_one, deviation=self.deviation)
@@ -72,15 +75,15 @@ class BatchEnsemble(Optimised):
 
     @property
     def fits(self) -> bool:
-        """Whether statistics of batch norm are computed for every member."""
+        """Whether each member has its own statistics of batch norm."""
         return self.refresh_batches > 0
 
     def posterior(self, trained: TrainedNetwork) -> Weights:
-        """The statistics of batch norm of every member."""
+        """Return the statistics of batch norm of every member."""
         return trained.refresh(partial(self._folded, trained), self.num_members, self.refresh_batches)
 
     def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
-        """Those of the plain network that the member is."""
+        """Return the weights of the plain network that equals the member."""
         return trained.refreshed(self._folded(trained, member.number), member.number)
 
     def _folded(self, trained: TrainedNetwork, number: int) -> Weights:

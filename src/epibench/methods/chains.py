@@ -1,4 +1,4 @@
-"""What the methods that run chains have in common: their options, their two phases, and their snapshots."""
+"""Options, phases and snapshots of all methods that run chains."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WarmedUp:
-    """Adam for some epochs, then a sampler from where Adam has come to.
+    """Adam for some epochs, then a sampler from Adam's last parameters.
 
-    preconditioned: the sampler moves φ = P^(−½) θ with a diagonal P that is fixed from then on, so that it samples the
-    same posterior. P = 1 / (s + damping·s̄), where s is the root of Adam's second moment, what Adam divides its steps
-    by, and s̄ its mean over all parameters of the network: a rate is of the size of one of Adam's.
+    With `preconditioned`, the sampler moves φ = P^(−½) θ with a fixed diagonal P, which samples the same posterior. P =
+    1 / (s + damping·s̄). s is the root of Adam's second moment, by which Adam divides its steps, and s̄ is its mean
+    over all parameters of the network. Rates then have the size of Adam's rates.
     """
 
     sampler: Rule
@@ -36,12 +36,12 @@ class WarmedUp:
     decoupled = False
 
     def start(self, parameters: Tensor) -> RuleState:
-        """What both remember."""
+        """Return the state of Adam and of the sampler."""
         adam = {f"adam.{name}": each for name, each in Adam().start(parameters).items()}
         return adam | self.sampler.start(parameters)
 
     def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
-        """A step of Adam, or of the sampler."""
+        """Take a step of Adam or of the sampler."""
         adam, warm_up = Adam(), self.epochs * step.epoch_steps
         if step.number <= warm_up:
             adam.update(parameters, gradient, {name: state[f"adam.{name}"] for name in ("first", "second")}, step)
@@ -56,13 +56,15 @@ class WarmedUp:
 
 
 class Chains(Method):
-    """Chains that follow a sampler's rule on U/N, with snapshots at ends of epochs as members.
+    """Chains that follow a sampler's rule on U/N. Members are snapshots at ends of epochs.
 
-    The rate is that of the mean loss: on U itself the step is rate/N, as in the published runs. A chain may be
-    optimised first, by Adam for `warm_up_epochs` of the `num_epochs`, at a rate that falls from `warm_up_rate` to 0;
-    what else is said of epochs (`burn_in`, the decay of the rate, cycles) is of those that are left to sample in.
-    temperature: the chain samples exp(−U/temperature). refresh_batches: the statistics of batch norm are computed
-    anew for every snapshot, over so many batches of training data; 0: they stay as the chain left them.
+    The rate is the rate of the mean loss: for U itself the step is rate/N, as published. A warm-up by Adam takes the
+    first `warm_up_epochs` of the `num_epochs`, at a rate that falls from `warm_up_rate` to 0. `burn_in`, the decay of
+    the rate and cycles refer to the epochs after the warm-up.
+
+    Args:
+        temperature: The chain samples exp(−U/temperature).
+        refresh_batches: Batches for each snapshot's own statistics of batch norm; 0: the chain's statistics.
     """
 
     samples: ClassVar[bool] = True
@@ -99,40 +101,40 @@ class Chains(Method):
 
     @property
     def plan(self) -> Plan:
-        """M snapshots of a chain, evenly spread."""
+        """Evenly spaced snapshots of a chain."""
         return "spread"
 
     @property
     def sampling_epochs(self) -> int:
-        """Epochs after the warm-up."""
+        """The number of epochs after the warm-up."""
         return self.num_epochs - self.warm_up_epochs
 
     @property
     @abstractmethod
     def sampling_rule(self) -> Rule:
-        """How the sampler moves."""
+        """The update rule of the sampler."""
 
     @property
     def sampling_schedule(self) -> Schedule:
-        """The step size over the steps that sample: poly decay; power 0 keeps it constant."""
+        """The step size over the sampling steps: poly decay; power 0 keeps it constant."""
         return poly(self.learning_rate, self.power)
 
     @property
     def sampling_keep(self) -> tuple[int, ...]:
-        """The snapshots among the epochs that sample: evenly spread from int(burn_in·T) to T."""
+        """The snapshots among the sampling epochs: evenly spaced from int(burn_in·T) to T."""
         first = max(1, int(self.burn_in * self.sampling_epochs))
         length = self.sampling_epochs - first + 1
         return tuple(first + position for position in evenly_spaced(length, min(self.num_snapshots, length)))
 
     @property
     def rule(self) -> Rule:
-        """The sampler's, after Adam's if there is a warm-up."""
+        """The sampler's rule, after Adam if there is a warm-up."""
         sampler = self.sampling_rule
         return WarmedUp(sampler, self.warm_up_epochs, self.preconditioned) if self.warm_up_epochs else sampler
 
     @property
     def schedule(self) -> Schedule:
-        """The step size over all steps, and the temperature: 0 in the warm-up."""
+        """The step size and temperature over all steps. The temperature is 0 in the warm-up."""
         sampling, warming = self.sampling_schedule, poly(self.warm_up_rate)
 
         def pace(step: int, total: int) -> Pace:
@@ -145,24 +147,24 @@ class Chains(Method):
         return pace
 
     def stack(self, training: StackedTraining) -> StackedTraining:
-        """On toy problems the poly decay counts steps as published: T is one more than for other methods."""
+        """On toy problems the poly decay counts steps as published, with T one larger."""
         published = type(self).sampling_schedule is Chains.sampling_schedule and not self.warm_up_epochs
         return training.count_steps_as_published(extra=1) if published else training
 
     @property
     def keep(self) -> tuple[int, ...]:
-        """The epochs of the snapshots, all of them after the warm-up."""
+        """The epochs of the snapshots, all after the warm-up."""
         return tuple(self.warm_up_epochs + epoch for epoch in self.sampling_keep)
 
     @property
     def fits(self) -> bool:
-        """Whether statistics of batch norm are computed anew."""
+        """Whether each snapshot has its own statistics of batch norm."""
         return self.refresh_batches > 0
 
     def posterior(self, trained: TrainedNetwork) -> Weights:
-        """The statistics of batch norm for every snapshot."""
+        """Return the statistics of batch norm of every snapshot."""
         return trained.refresh(trained.kept, len(self.keep), self.refresh_batches)
 
     def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
-        """Those of the snapshot, with its own statistics of batch norm."""
+        """Return the weights of the snapshot, with its own statistics of batch norm."""
         return trained.refreshed(trained.kept(member.snapshot), member.snapshot)

@@ -1,8 +1,8 @@
-"""The contract of a method: how many networks, how they are trained, and what its members are.
+"""The contract of a method: its networks, their training, and its members.
 
-A method is a frozen object whose fields are its options. It trains nothing and predicts nothing itself: two trainers,
-one for stacked small networks and one for a large one, carry out its `training`, and pools ask it for the weights of
-each member. So one file serves toy problems and images alike. Nothing here imports torch: recipes are read without it.
+A method is a frozen object whose fields are its options. It neither trains nor predicts. Two trainers, for stacked
+small networks and for one large network, execute its `training`. Pools request the weights of each member. So one file
+serves toy problems and images. This module does not import torch: recipes are read without it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,19 @@ if TYPE_CHECKING:
     from epibench.networks.last_layer import LastLayers
     from epibench.training.stacked import StackedTraining
 
-# Marks an option that changes no trained network, such as how many there are or how they are drawn from.
+# Marks an option that changes no trained network, e.g. the number of networks or the plan of draws.
 AFTER_TRAINING = "after training"
 
 
 @dataclass(frozen=True)
 class Member:
-    """One sample of the parameters: a trained network, which of its kept weights, and which pass or sample of these."""
+    """One sample of the parameters.
+
+    Args:
+        network: Number of the trained network.
+        snapshot: Index of its kept weights.
+        number: Index of the pass or sample of these weights.
+    """
 
     network: int
     snapshot: int
@@ -40,7 +46,10 @@ class Member:
 
 @dataclass(frozen=True)
 class MemberTable:
-    """All members of a pool, how they are drawn from, and the network or chain behind each, if there are several."""
+    """All members of a pool, and the plan of draws.
+
+    `group` has the network or chain behind each member; None if draws mix them.
+    """
 
     members: tuple[Member, ...]
     plan: Plan
@@ -53,14 +62,20 @@ def _no_last_layers(weights: Weights) -> LastLayers:
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """A trained network as its method sees it.
+    """A view of a trained network, for its method.
 
-    kept: its weights at each snapshot; posterior: what `Method.posterior` has fitted to it, empty before that;
-    key: a random key for a purpose, always the same one; batches: the training data, as (inputs, target, valid);
-    raw: raw outputs for inputs with any weights, through which gradients flow; statistics: of batch norm, by name, for
-    any weights, computed anew over so many batches of training data as training sees them; empty without batch norm;
-    last_layers: with any weights, where its last layers are and what they see; likelihood: of its raw outputs;
-    class_weights: how much a pixel counts in training, by its class, None if all do alike.
+    Args:
+        number: Number of the network.
+        kept: Returns its weights at a snapshot.
+        posterior: Tensors that `Method.posterior` has fitted to it; empty before the fit.
+        key: Returns a fixed random key for a purpose.
+        batches: Yields the training data as (inputs, target, valid).
+        raw: Returns differentiable raw outputs for weights and inputs.
+        statistics: Returns statistics of batch norm by name for any weights, over a number of batches of augmented
+            training data; empty without batch norm.
+        last_layers: Returns the last layers and their inputs for any weights.
+        likelihood: Likelihood of the raw outputs.
+        class_weights: Returns the weights of classes in training; None: equal weights.
     """
 
     number: int
@@ -75,54 +90,60 @@ class TrainedNetwork:
     class_weights: Callable[[], tuple[float, ...] | None] = lambda: None
 
     def refresh(self, made: Callable[[int], Weights], count: int, num_batches: int) -> dict[str, Tensor]:
-        """The statistics of several weights that are made of it, by number and name, for `posterior`."""
+        """Return statistics of batch norm for several weights, by number and name.
+
+        Args:
+            made: Returns the weights of a number.
+            count: How many weights there are.
+            num_batches: Batches for the statistics of each.
+        """
         fitted = dict[str, "Tensor"]()
         for number in range(count):
             statistics = self.statistics(made(number), num_batches)
-            if not statistics:  # there is no batch norm
+            if not statistics:  # without batch norm
                 break
             fitted |= {f"{number}.{name}": each for name, each in statistics.items()}
         return fitted
 
     def refreshed(self, weights: Weights, number: int) -> Weights:
-        """Weights with the statistics that `refresh` has found for those of a number, if it has."""
+        """Return weights with the statistics that `refresh` has computed for this number, if any."""
         return {name: self.posterior.get(f"{number}.{name}", each) for name, each in weights.items()}
 
 
 class Method(BaseModel, ABC):
-    """How many networks (`num_trained`), how they move (`rule`, `schedule`, `keep`), what the members are (`members`).
+    """A method: its networks, their training, and its members.
 
-    Members are kept weights as they are, or passes of a network with dropout (`passes`). A method whose members are
-    neither fits something to every trained network (`posterior`) and makes each member's weights of that (`weights`).
-    Networks start from random weights, or from those that another method has trained (`source`, `begin`), and may be
-    trained in another form than they predict in (`build`).
+    Members are kept weights, or passes of a network with dropout (`passes`). Other methods fit tensors to every trained
+    network (`posterior`) and compute each member's weights from them (`weights`). Networks start from random weights,
+    or from networks that another method has trained (`source`, `begin`). Networks may have another form in training
+    than in prediction (`build`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: ClassVar[str]
     label: ClassVar[str]
-    prior: ClassVar[bool] = True  # whether it knows of the prior on weights
-    samples: ClassVar[bool] = False  # whether it samples the posterior, which takes a prior on every parameter
-    version: ClassVar[str] = "1"  # raised when its code comes to train or fit other weights
-    single: ClassVar[bool] = False  # whether its members never predict together: only M = 1 makes sense
+    prior: ClassVar[bool] = True  # whether the prior on weights is part of its loss
+    samples: ClassVar[bool] = False  # whether it samples the posterior, which needs a prior on every parameter
+    version: ClassVar[str] = "1"  # increased when a code change changes trained or fitted weights
+    single: ClassVar[bool] = False  # whether members never predict together, so that only M = 1 exists
     pool_option: ClassVar[str | None] = None  # the option that raises the largest M of a draw
-    of_last_layers: ClassVar[bool] = False  # whether it fits something to the last layers of networks
-    only_images: ClassVar[str | None] = None  # why it is not for toy problems, if it is not
+    of_last_layers: ClassVar[bool] = False  # whether it fits tensors to the last layers of networks
+    only_images: ClassVar[str | None] = None  # why toy problems cannot use it; None: they can
 
-    diverged: Annotated[Literal["stop", "drop"], AFTER_TRAINING] = "stop"  # what happens when networks become NaN
+    diverged: Annotated[Literal["stop", "drop"], AFTER_TRAINING] = "stop"  # after a network became NaN
     num_epochs: int = Field(150, ge=1)
     batch_size: int = Field(32, ge=1, le=10**9)
 
     @property
     @abstractmethod
     def num_trained(self) -> int:
-        """How many independent networks or chains it trains."""
+        """The number of independent networks or chains that it trains."""
 
     @property
     @abstractmethod
     def rule(self) -> Rule:
-        """How parameters move."""
+        """The update rule of the parameters."""
 
     @property
     @abstractmethod
@@ -131,7 +152,7 @@ class Method(BaseModel, ABC):
 
     @property
     def keep(self) -> tuple[int, ...]:
-        """The epochs, from 1, at whose ends weights are kept: the last one."""
+        """The epochs, from 1, whose final weights are kept; by default the last one."""
         return (self.num_epochs,)
 
     @property
@@ -141,82 +162,82 @@ class Method(BaseModel, ABC):
 
     @property
     def one_start(self) -> bool:
-        """Whether all its networks start from the initial weights of network 0, and not each from its own."""
+        """Whether all networks start from the initial weights of network 0."""
         return False
 
     @property
     def source(self) -> str | None:
-        """The method of the same recipe whose trained networks its own start from, number by number; None: no other.
+        """Name of the method whose trained networks these start from; None: random weights.
 
-        With `num_epochs` 0 its networks are those of the source as they are.
+        Network i starts from network i of the source. With `num_epochs` 0 the networks equal the source's.
         """
         return None
 
     def begin(self, weights: Weights, network: Any) -> Weights:
-        """What training starts from, given the last weights of the source's network: by default these.
+        """Return the initial weights, given the last weights of the source's network; by default the same weights.
 
-        They may have fewer channels than the network, which then gets as many. network: as `build` makes it; on toy
-        problems the `StackedMLP`.
+        The weights may have fewer channels than the network, which is then reduced to them. `network` is the result of
+        `build`; on toy problems it is the `StackedMLP`.
         """
         return weights
 
     def build(self, make: Callable[[], nn.Module]) -> nn.Module:
-        """A network on images in the form in which it is trained, by default plain, as `make` gives it.
+        """Return a network on images in its training form; by default the plain network of `make`.
 
-        One that gives outputs of several heads, (head · image, …), is trained on the sum of their losses.
+        A network with several heads returns (head · image, …). The sum of the heads' losses is minimised.
         """
         return make()
 
     def stack(self, training: StackedTraining) -> StackedTraining:
-        """How networks on toy problems are trained, by default each for itself; some may be tied to each other."""
+        """Return the training of networks on toy problems; by default all networks are independent."""
         return training
 
     @property
     def training(self) -> TrainingPlan:
-        """All that it decides about training."""
+        """The training plan, with all fields that the method decides."""
         return TrainingPlan(**{field.name: getattr(self, field.name) for field in fields(TrainingPlan)})
 
     @property
     def training_options(self) -> dict[str, Any]:
-        """Its options as plain data, less those that change no trained network."""
+        """The options as plain data, without options that change no trained network."""
         left_out = {name for name, option in type(self).model_fields.items() if AFTER_TRAINING in option.metadata}
         return self.model_dump(mode="json", exclude=left_out)
 
     @property
     def plan(self) -> Plan:
-        """How draws are made from its members: random sets."""
+        """The plan of draws; by default random sets."""
         return "random"
 
     def max_draws(self, size: int, default: int) -> int:
-        """At most so many draws of a size, where the recipe says `default`."""
+        """Return the largest number of draws of a size; by default the recipe's number."""
         return default
 
     @property
     def passes(self) -> tuple[int, int]:
-        """Members of each kept network that predict together, and how many such sets; (1, 1): each is a member."""
+        """Members of each kept network, and number of such sets; (1, 1): one member."""
         return (1, 1)
 
     @property
     def member_views(self) -> tuple[View, ...]:
-        """How members of one network see images, by their numbers; () where all see them as they are."""
+        """The views of a network's members, by their numbers. Empty: all members see plain images."""
         return ()
 
     def shared_stages(self, names: Sequence[str]) -> int:
-        """How many of their first stages (`networks.stages`) members of one trained network share; names: of all."""
+        """Return how many first stages members of a trained network share. `names`: all stages."""
         return 0
 
     @property
     def largest_draw(self) -> int:
-        """The largest M that can be drawn from its pool: of all members, or of those of one network or chain."""
+        """The largest M of a draw: the pool, or the members of one network or chain."""
         of_network = len(self.keep) * self.passes[0]
         return self.num_trained * of_network if self.plan in ("random", "disjoint") else of_network
 
     def draw_sizes(self, asked: Sequence[int]) -> tuple[int, ...]:
-        """The requested sizes M that its pool can draw."""
+        """Return the requested sizes M that the pool can draw."""
         return (1,) if self.single else tuple(size for size in asked if size <= self.largest_draw)
 
     def members(self, networks: Sequence[int]) -> MemberTable:
-        """Every member of these trained networks: their kept weights, and the passes of each."""
+        """Return all members of these trained networks: kept weights and their passes."""
         passes, repeats = self.passes
         members = tuple(
             Member(network, snapshot, number)
@@ -224,25 +245,25 @@ class Method(BaseModel, ABC):
             for snapshot in range(len(self.keep))
             for number in range(passes * repeats)
         )
-        if self.plan in ("random", "disjoint"):  # sets are of all members, whichever network they are of
+        if self.plan in ("random", "disjoint"):  # sets mix the members of all networks
             return MemberTable(members, self.plan, None)
         group = tuple(member.network * repeats + member.number // passes for member in members)
         return MemberTable(members, self.plan, group)
 
     @property
     def fits(self) -> bool:
-        """Whether `posterior` fits anything."""
+        """Whether `posterior` fits tensors."""
         return type(self).posterior is not Method.posterior
 
     def posterior(self, trained: TrainedNetwork) -> Weights:
-        """What is fitted to a network after its training, and saved beside it; by default nothing."""
+        """Return tensors that are fitted to a trained network and saved beside it; by default none."""
         return {}
 
     @property
     def fitted_size(self) -> float:
-        """How large that is, about, where it is large: in multiples of the weights of a network."""
+        """The approximate size of large fits, in multiples of the weights of a network."""
         return 0.0
 
     def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
-        """The weights of a member: those that were kept."""
+        """Return the weights of a member; by default the kept weights."""
         return trained.kept(member.snapshot)

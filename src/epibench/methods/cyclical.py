@@ -1,4 +1,4 @@
-"""Cyclical SG-MCMC (Zhang et al. 2019): step sizes that rise again and again, so that one chain sees several modes."""
+"""Cyclical SG-MCMC (Zhang et al. 2019): repeated cycles of step sizes, to reach several modes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from epibench.training.rules import Pace, Rule, Schedule
 
 
 class Cyclical(Chains):
-    """Each cycle explores without noise while the step size is large, then samples; snapshots are from that part."""
+    """Each cycle explores without noise at a large step size, then samples.
+
+    Snapshots are from the sampling part.
+    """
 
     name: ClassVar[str] = "cyclical"
     label: ClassVar[str] = "Cyclical SG-MCMC"
@@ -33,7 +36,7 @@ class Cyclical(Chains):
 
     @property
     def cycle(self) -> int:
-        """Epochs of a cycle: whole ones, so that the end of an epoch lies at the same place in each."""
+        """The number of epochs of a cycle, rounded up, so that cycles are aligned with epochs."""
         return -(-self.sampling_epochs // self.num_cycles)
 
     @property
@@ -44,7 +47,7 @@ class Cyclical(Chains):
 
     @property
     def sampling_keep(self) -> tuple[int, ...]:
-        """As many of each cycle as there is room for, evenly spread over the part that samples."""
+        """The kept epochs: evenly spaced over the sampling part of each cycle."""
         each = max(1, self.num_snapshots // self.num_cycles)
         explored = min(math.ceil(self.exploration * self.cycle), self.cycle - 1)
         kept: list[int] = []
@@ -57,7 +60,10 @@ class Cyclical(Chains):
 
 
 def cyclical(rate: float, num_cycles: int, exploration: float) -> Schedule:
-    """Cosine cycles; the first part of each explores without noise (Zhang et al. 2019, Equation 1 and Algorithm 1)."""
+    """Return cosine cycles whose first part explores without noise.
+
+    Zhang et al. 2019, Equation 1 and Algorithm 1.
+    """
 
     def pace(step: int, total: int) -> Pace:
         length = math.ceil(total / num_cycles)

@@ -12,9 +12,10 @@ from epibench.plans import Plan
 
 
 class Ensemble(Optimised):
-    """Each member is a network of its own; draws are sets of networks, by default sets that share none.
+    """Each member is a separate network. Draws are sets of networks, by default disjoint.
 
-    num_sets: a limit besides the recipe's `draws`; or the number of sets of some M, in place of `draws`.
+    Args:
+        num_sets: A limit beside the recipe's `draws`, or by M the number of sets in place of `draws`.
     """
 
     name: ClassVar[str] = "ensemble"
@@ -32,9 +33,9 @@ class Ensemble(Optimised):
 
     @property
     def plan(self) -> Plan:
-        """Sets that share no network, or random ones that may."""
+        """Disjoint sets of networks, or random ones."""
         return self.sets
 
     def max_draws(self, size: int, default: int) -> int:
-        """The option's limit for this size, or the default."""
+        """Return the option's limit for this size, or the default."""
         return min(self.num_sets, default) if isinstance(self.num_sets, int) else self.num_sets.get(size, default)

@@ -14,14 +14,16 @@ from epibench.training.state import Weights
 
 
 class Laplace(Optimised):
-    """Networks of another method; members are samples of the weights of their last layer.
+    """Networks of another method. Members are samples of the weights of their last layer.
 
-    of: the method whose networks these are, as they are, or trained on for `num_epochs`. mixed: draws are of all
-    samples of all networks; otherwise of the first M of each. curvature: of the last layer, the whole matrix,
-    or the product of two factors; `auto` is the former where it is small. precision: of the prior on the last layer, by
-    the marginal likelihood, by training images that are held out of the curvature (one of five), or a number.
-    observations: that an image counts as, however many pixels it has. num_pixels: of each image, about so many, drawn
-    at random, stand for all; None: all of them.
+    Args:
+        of: Method whose networks these are, or start from if `num_epochs` is above 0.
+        mixed: Whether draws mix the samples of all networks; otherwise a draw is the first M samples of one network.
+        curvature: The whole matrix of the last layer, or the product of two factors; `auto`: the whole matrix if small.
+        precision: Of the prior on the last layer: by the marginal likelihood, by training images that are held out of
+            the curvature (one of five), or a number.
+        observations: Number of observations that an image counts as, whatever its number of pixels.
+        num_pixels: Approximate number of random pixels that stand for each image; None: all pixels.
     """
 
     name: ClassVar[str] = "laplace"
@@ -43,36 +45,36 @@ class Laplace(Optimised):
 
     @property
     def source(self) -> str | None:
-        """As the option says."""
+        """The method of the option `of`."""
         return self.of
 
     @property
     def num_trained(self) -> int:
-        """Every network; its samples need no training."""
+        """The number of networks; samples need no training."""
         return self.num_networks
 
     @property
     def plan(self) -> Plan:
-        """The first samples of each network, or any of all."""
+        """The first samples of each network, or random samples of all networks."""
         return "random" if self.mixed else "prefix"
 
     @property
     def passes(self) -> tuple[int, int]:
-        """The samples of a network."""
+        """The number of samples of a network."""
         return (self.num_samples, 1)
 
     def shared_stages(self, names: Sequence[str]) -> int:
-        """All but the last one: only the last layer differs."""
+        """All stages but the last: only the last layer differs."""
         return len(names) - 1
 
     def posterior(self, trained: TrainedNetwork) -> Weights:
-        """The Gaussian of the last layers: curvature and prior precision of each."""
+        """Return the Gaussian of the last layers: curvature and prior precision of each."""
         from epibench.parallel import silenced_torch_threads
         from epibench.training.laplace import Fit, TrainingPixels
 
         weights = trained.kept(len(self.keep) - 1)
         fit = Fit(trained.likelihood, self.curvature, self.precision, self.observations)
-        with silenced_torch_threads():  # on a CPU numbers must not depend on how many there are
+        with silenced_torch_threads():  # on a CPU the numbers must not depend on the number of threads
             network = trained.last_layers(weights)
             pixels = TrainingPixels(
                 network.apart() if trained.likelihood == "gaussian" else network,
@@ -84,7 +86,7 @@ class Laplace(Optimised):
             return fit(pixels, weights)
 
     def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
-        """Those of the network, with a sample in its last layers."""
+        """Return the weights of the network, with a sample in its last layers."""
         from functools import partial
 
         from epibench.parallel import silenced_torch_threads

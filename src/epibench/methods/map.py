@@ -1,4 +1,4 @@
-"""Point estimates: single networks at the posterior's mode, or at that of the likelihood. Each is scored at M = 1."""
+"""Point estimates: single networks at the mode of the posterior or likelihood, at M = 1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from epibench.plans import Plan
 
 
 class MAP(Optimised):
-    """Several trainings of the one network, to see how it varies; every group has one member."""
+    """Several trainings of one network, to show how it varies. Each draw has one network."""
 
     name: ClassVar[str] = "map"
     label: ClassVar[str] = "MAP"
@@ -27,7 +27,7 @@ class MAP(Optimised):
 
     @property
     def plan(self) -> Plan:
-        """Each network by itself."""
+        """Each network alone."""
         return "prefix"
 
 
@@ -42,7 +42,7 @@ class MaximumLikelihood(MAP):
 class Direct(MAP):
     """Direct regression: networks that predict the target itself, trained on the squared error.
 
-    It has no predictive distribution: it is drawn beside the methods, not scored, and so not among METHODS.
+    It has no predictive distribution. Pages show it beside the methods without scores, so it is not in METHODS.
     """
 
     name: ClassVar[str] = "direct"

@@ -12,7 +12,10 @@ from epibench.plans import Plan
 
 
 class MCDropout(Optimised):
-    """Draws are the first M passes of each network; `repeats` draws as often from each, with fresh passes."""
+    """Draws are the first M passes of each network.
+
+    `repeats` is the number of draws from each network, each with its own passes.
+    """
 
     name: ClassVar[str] = "mc_dropout"
     label: ClassVar[str] = "MC-dropout"
@@ -26,7 +29,7 @@ class MCDropout(Optimised):
 
     @property
     def num_trained(self) -> int:
-        """Every network; its passes need no training."""
+        """The number of networks; passes need no training."""
         return self.num_networks
 
     @property
@@ -41,5 +44,5 @@ class MCDropout(Optimised):
 
     @property
     def passes(self) -> tuple[int, int]:
-        """Passes of a draw, and sets of them."""
+        """The number of passes in a draw, and the number of draws of each network."""
         return (self.num_passes, self.repeats)

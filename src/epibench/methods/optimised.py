@@ -1,4 +1,4 @@
-"""What the methods that optimise networks have in common: the optimiser, its rate and its decay."""
+"""Optimiser, learning rate and decay of all methods that optimise networks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 
 
 class WithOptimiser(Method):
-    """Networks that are optimised for the mean loss U/N; how the rate changes is for each method to say.
+    """Networks that are optimised for the mean loss U/N. Each method defines its schedule.
 
-    For regression the published loss leaves the ½ of the Gaussian out: a published rate of SGD is twice as large here.
-    same_start: all networks start from the initial weights of network 0; order of the data, crops and dropout differ.
+    For regression the published loss omits the ½ of the Gaussian, so that a published rate of SGD is twice as large
+    here.
+
+    Args:
+        same_start: Whether all networks start from the initial weights of network 0. The order of the data, crops and
+            dropout still differ.
     """
 
     optimiser: Literal["adam", "adamw", "sgd", "momentum"] = "adam"
@@ -26,7 +30,7 @@ class WithOptimiser(Method):
 
     @property
     def one_start(self) -> bool:
-        """As the option says."""
+        """The option `same_start`."""
         return self.same_start
 
     @property

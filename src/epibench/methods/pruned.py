@@ -1,4 +1,4 @@
-"""Pruning: trained networks without their smallest channels or weights, trained on for a short time."""
+"""Pruning: trained networks lose their smallest channels or weights, and train a little more."""
 
 from __future__ import annotations
 
@@ -19,38 +19,43 @@ Structure = Literal["channels", "weights"]
 
 @dataclass(frozen=True)
 class KeepZeros:
-    """Another rule, for all parameters but those that are exactly 0 at the start: these stay 0."""
+    """Another rule, for parameters that are not 0 at the start. Zeros stay 0."""
 
     rule: Rule
 
     @property
     def noisy(self) -> bool:
-        """As the rule says."""
+        """The rule's `noisy`."""
         return self.rule.noisy
 
     @property
     def decoupled(self) -> bool:
-        """As the rule says."""
+        """The rule's `decoupled`."""
         return self.rule.decoupled
 
     def start(self, parameters: Tensor) -> RuleState:
-        """What the rule remembers, and which parameters move."""
+        """Return the state of the rule, and which parameters move."""
         return {**self.rule.start(parameters), "moving": parameters != 0}
 
     def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
-        """A step of the rule."""
+        """Take a step of the rule."""
         self.rule.update(parameters, gradient, state, step)
         parameters.mul_(state["moving"])
 
 
 class Pruned(Ensemble):
-    """Networks of another method (`of`) less a `share` of their channels or weights, each a member as in an ensemble.
+    """Networks of another method (`of`) without a `share` of their channels or weights.
 
-    structure: "channels" takes whole channels out, as many of every layer and network, so that networks have fewer
-    weights and operations (Li et al. 2017, Liu et al. 2017); "weights" sets the smallest single weights to 0 (Han et
-    al. 2015), and nothing becomes smaller. multiple: channels that stay are a multiple of it where a layer has more,
-    since GPUs take them 8 at a time; at least 8 always stay. num_epochs: of training after pruning; 0: none. On toy
-    problems units are pruned instead of channels, and set to 0, so that networks remain stacked.
+    Each network is a member, as in an ensemble. On toy problems units are pruned instead of channels, and set to 0, so
+    that networks remain stacked.
+
+    Args:
+        structure: "channels" removes whole channels, the same number in a layer of every network, so that networks have
+            fewer weights and operations (Li et al. 2017, Liu et al. 2017). "weights" sets the smallest single weights
+            to 0 (Han et al. 2015) and makes nothing smaller.
+        multiple: Remaining channels of a layer are a multiple of it if possible, since GPUs process 8 at a time. At
+            least 8 channels remain.
+        num_epochs: Epochs of training after pruning; 0: none.
     """
 
     name: ClassVar[str] = "pruned"
@@ -64,11 +69,11 @@ class Pruned(Ensemble):
 
     @property
     def source(self) -> str:
-        """As the option says."""
+        """The method of the option `of`."""
         return self.of
 
     def begin(self, weights: Weights, network: Any) -> Weights:
-        """The weights, pruned."""
+        """Return the pruned weights."""
         from epibench.networks import pruning
         from epibench.networks.mlp import StackedMLP
 
@@ -83,5 +88,5 @@ class Pruned(Ensemble):
 
     @property
     def rule(self) -> Rule:
-        """That of the optimiser; single weights that are pruned stay 0."""
+        """The optimiser's rule; pruned single weights stay 0."""
         return KeepZeros(super().rule) if self.share and self.structure == "weights" else super().rule

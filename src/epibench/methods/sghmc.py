@@ -24,11 +24,11 @@ class HamiltonianRule:
     decoupled = False
 
     def start(self, parameters: Tensor) -> RuleState:
-        """The momentum, at rest."""
+        """Return a momentum of 0."""
         return {"momentum": zeros_like(parameters)}
 
     def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
-        """One step of every chain."""
+        """Take one step of every chain."""
         rate, temperature = step.pace
         momentum = state["momentum"].mul_(1 - self.friction).add_(gradient, alpha=-rate)
         if step.noise is not None:
@@ -47,5 +47,5 @@ class SGHMC(Chains):
 
     @property
     def sampling_rule(self) -> Rule:
-        """Hamilton's, with friction."""
+        """The Hamiltonian rule with friction."""
         return HamiltonianRule(self.friction)

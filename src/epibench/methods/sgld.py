@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LangevinRule:
-    """θ ← θ − α ∇(U/N) + √(2α/N) ε: on U itself, a step of α/N."""
+    """θ ← θ − α ∇(U/N) + √(2α/N) ε: a step of α/N for U itself."""
 
     noisy = True
     decoupled = False
 
     def start(self, parameters: Tensor) -> RuleState:
-        """It remembers nothing."""
+        """Return an empty state."""
         return {}
 
     def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
-        """One step of every chain."""
+        """Take one step of every chain."""
         rate, temperature = step.pace
         parameters.add_(gradient, alpha=-rate)
         if step.noise is not None:
@@ -40,5 +40,5 @@ class SGLD(Chains):
 
     @property
     def sampling_rule(self) -> Rule:
-        """Langevin's."""
+        """The Langevin rule."""
         return LangevinRule()

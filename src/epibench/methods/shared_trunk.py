@@ -1,6 +1,7 @@
-"""A shared trunk: members of one trained network share its first stages and have later ones of their own.
+"""A shared trunk: members share the first stages of one trained network.
 
-Between one network and an ensemble: the future work of Gustafsson et al. (2020); "TreeNets" of Lee et al. (2015).
+Each member has its own later stages. This is the future work of Gustafsson et al. (2020), and the "TreeNets" of Lee et
+al. (2015).
 """
 
 from __future__ import annotations
@@ -24,12 +25,16 @@ if TYPE_CHECKING:
 
 
 class SharedTrunk(Optimised):
-    """Draws are the first M heads of each trunk; all heads of a trunk are trained together, on the same batches.
+    """Draws are the first M heads of each trunk. All heads of a trunk train together on the same batches.
 
-    shared: how many of the network's first stages (`networks.stages`; on toy problems, layers) members share: a number,
-    −1 for all but the last, or the module with which they end, as "backbone.stages.2"; with 0, members share nothing
-    but their batches. The loss is the sum of the heads', and the trunk's gradient their mean: a rate means the same for
-    both. frozen: heads are trained behind the trunk of a trained network `of` another method, which stays as it is.
+    The loss is the sum of the heads' losses, and the trunk's gradient is their mean, so that a rate means the same for
+    both.
+
+    Args:
+        shared: First stages of the network that members share (`networks.stages`; on toy problems, layers). A number,
+            −1 for all but the last, or the module that ends them, e.g. "backbone.stages.2". With 0, members share only
+            batches.
+        frozen: Whether heads are trained behind the trunk of a trained network of `of`, which does not change.
     """
 
     name: ClassVar[str] = "shared_trunk"
@@ -50,7 +55,7 @@ class SharedTrunk(Optimised):
 
     @property
     def num_trained(self) -> int:
-        """Every trunk, with its heads."""
+        """The number of trunks, each with its heads."""
         return self.num_trunks
 
     @property
@@ -60,16 +65,16 @@ class SharedTrunk(Optimised):
 
     @property
     def passes(self) -> tuple[int, int]:
-        """The heads of a trunk."""
+        """The number of heads of a trunk."""
         return (self.num_heads, 1)
 
     @property
     def source(self) -> str | None:
-        """The method that trains the trunks, where they are frozen."""
+        """The method that trains frozen trunks."""
         return self.of if self.frozen else None
 
     def shared_stages(self, names: Sequence[str]) -> int:
-        """As the option says, of a network with stages of these names."""
+        """Return the number of shared stages for a network with stages of these names."""
         from epibench.networks.stages import stages_up_to
 
         if isinstance(self.shared, str):
@@ -87,7 +92,7 @@ class SharedTrunk(Optimised):
         return number
 
     def build(self, make: Callable[[], nn.Module]) -> nn.Module:
-        """One trunk with heads that start from different weights."""
+        """Return one trunk with heads that start from different weights."""
         from epibench.networks.stages import Staged
         from epibench.networks.trunk import TrunkWithHeads
 
@@ -98,7 +103,7 @@ class SharedTrunk(Optimised):
         return TrunkWithHeads(networks, self.shared_stages(list(networks[0].stages())), self.frozen)
 
     def stack(self, training: StackedTraining) -> StackedTraining:
-        """The same with members of a trunk side by side."""
+        """Return the training with the members of a trunk tied together."""
         from epibench.training.stacked import Tied
 
         training, network = super().stack(training), training.network
@@ -106,13 +111,13 @@ class SharedTrunk(Optimised):
         return replace(training, network=replace(network, heads=self.num_heads * network.heads), tied=tied)
 
     def begin(self, weights: Weights, network: Any) -> Weights:
-        """The trunk of a network, with heads as they were built; on toy problems these are added by the trainer."""
+        """Return the trunk of a network with new heads. On toy problems the trainer adds the heads."""
         from epibench.networks.trunk import TrunkWithHeads
 
         return network.with_trunk(weights) if isinstance(network, TrunkWithHeads) else weights
 
     def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
-        """Those of the trunk, and of the member's head."""
+        """Return the weights of the trunk and of the member's head."""
         from epibench.networks.trunk import head_weights
 
         kept = trained.kept(member.snapshot)

@@ -1,4 +1,4 @@
-"""Snapshot ensembles (Huang et al. 2017): a rate that falls and rises again and again, and a member at each low."""
+"""Snapshot ensembles (Huang et al. 2017): cycles of the learning rate, with a member at each end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from epibench.training.rules import Pace, Schedule
 class Snapshot(WithOptimiser):
     """Draws are the last M snapshots of each network. All cycles together take `num_epochs`.
 
-    Cycles end with an epoch. Where epochs cannot be shared out evenly, some cycles are longer by one.
+    Cycles end with an epoch. If epochs do not divide evenly, some cycles are longer by one.
     """
 
     name: ClassVar[str] = "snapshot"
@@ -39,12 +39,12 @@ class Snapshot(WithOptimiser):
 
     @property
     def num_trained(self) -> int:
-        """Every network; its snapshots come with it."""
+        """The number of networks."""
         return self.num_networks
 
     @property
     def plan(self) -> Plan:
-        """The first M as they are listed: the newest."""
+        """The first M in the order of the table, i.e. the newest."""
         return "prefix"
 
     @property
@@ -54,7 +54,7 @@ class Snapshot(WithOptimiser):
 
     @property
     def schedule(self) -> Schedule:
-        """α/2 (cos(π t/T) + 1) at step t, from 0, of the T steps of a cycle: Equation 2 of the paper."""
+        """α/2 (cos(π t/T) + 1) at step t, from 0, of a cycle's T steps: Equation 2 of the paper."""
         ends, rate = (0, *self.keep), self.learning_rate
 
         def pace(step: int, total: int) -> Pace:
@@ -66,7 +66,7 @@ class Snapshot(WithOptimiser):
         return pace
 
     def members(self, networks: Sequence[int]) -> MemberTable:
-        """The snapshots of every network, newest first."""
+        """Return the snapshots of every network, newest first."""
         newest_first = range(len(self.keep) - 1, -1, -1)
         members = tuple(Member(network, snapshot) for network in networks for snapshot in newest_first)
         return MemberTable(members, self.plan, tuple(member.network for member in members))

@@ -1,7 +1,7 @@
-"""What the weights at the end of a training tell: their mean (SWA), and a Gaussian around it (SWAG, multi-SWAG).
+"""The mean of the weights at the end of training (SWA), and a Gaussian around it (SWAG, multi-SWAG).
 
 SWA: Izmailov et al. 2018. SWAG: Maddox et al. 2019. Multi-SWAG: Wilson and Izmailov 2020. The last part of a training
-has a constant rate, so that weights wander around a mode; the weights at ends of its epochs are the snapshots.
+has a constant rate, so that weights move around a mode. The weights at ends of its epochs are the snapshots.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 class SWA(Optimised):
     """The mean of the last epochs of each training, a point estimate: scored at M = 1.
 
-    collect: the share of the epochs, at least two of them, whose ends are averaged, with a constant rate `swa_rate`;
-    None: `learning_rate`, from the first step to the last. Before them the rate is constant, or falls to that one, as
-    `decay` says. num_snapshots: at most so many of these epochs, evenly spread. refresh_batches: the statistics of
-    batch norm are computed anew, over so many batches of training data; 0: they are those of the last epoch.
+    Args:
+        collect: Share of the epochs, at least two epochs, whose final weights are averaged.
+        swa_rate: Constant rate in these epochs; None: `learning_rate` throughout. Before them the rate is constant, or
+            falls to this rate if `decay` is set.
+        num_snapshots: Largest number of averaged epochs, evenly spaced.
+        refresh_batches: Batches of training data for the statistics of batch norm; 0: statistics of the last epoch.
     """
 
     name: ClassVar[str] = "swa"
@@ -50,22 +52,22 @@ class SWA(Optimised):
 
     @property
     def num_trained(self) -> int:
-        """Every network; what is made of it needs no training."""
+        """The number of networks."""
         return self.num_networks
 
     @property
     def plan(self) -> Plan:
-        """Each network by itself."""
+        """Each network alone."""
         return "prefix"
 
     @property
     def tail(self) -> int:
-        """The last epochs, at whose ends weights are collected."""
+        """The number of last epochs in which weights are collected."""
         return max(2, int(self.collect * self.num_epochs + 0.5))
 
     @property
     def keep(self) -> tuple[int, ...]:
-        """The snapshots: evenly spread over the tail, its last epoch among them."""
+        """The snapshots: evenly spaced over the tail, including its last epoch."""
         tail = self.tail
         first = self.num_epochs - tail + 1
         return tuple(first + position for position in evenly_spaced(tail, min(self.num_snapshots, tail)))
@@ -85,22 +87,22 @@ class SWA(Optimised):
 
     @property
     def of_network(self) -> int:
-        """Members that are made of each network."""
+        """The number of members of each network."""
         return 1
 
     @property
     def largest_draw(self) -> int:
-        """Those of one network."""
+        """The members of one network."""
         return self.of_network
 
     def members(self, networks: Sequence[int]) -> MemberTable:
-        """What is made of every network."""
+        """Return the members of every network."""
         last = len(self.keep) - 1
         members = tuple(Member(network, last, number) for network in networks for number in range(self.of_network))
         return MemberTable(members, self.plan, tuple(member.network for member in members))
 
     def mean(self, trained: TrainedNetwork) -> dict[str, Tensor]:
-        """The mean of all snapshots, float64; one of them at a time is in memory."""
+        """Return the mean of all snapshots, float64, with one snapshot in memory at a time."""
         mean, count = dict[str, "Tensor"](), len(self.keep)
         for snapshot in range(count):
             for name, each in trained.kept(snapshot).items():
@@ -110,27 +112,30 @@ class SWA(Optimised):
         return mean
 
     def posterior(self, trained: TrainedNetwork) -> Weights:
-        """The mean as the weights of a network."""
+        """Return the mean as the weights of a network."""
         last, mean = trained.kept(len(self.keep) - 1), self.mean(trained)
         weights = {name: mean[name].to(each.dtype) if name in mean else each for name, each in last.items()}
         return weights if not self.refresh_batches else {**weights, **trained.statistics(weights, self.refresh_batches)}
 
     @property
     def fitted_size(self) -> float:
-        """The mean."""
+        """The size of the mean."""
         return 1.0
 
     def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
-        """The mean."""
+        """Return the mean."""
         return trained.posterior
 
 
 class SWAG(SWA):
-    """A Gaussian around the mean, half of its covariance diagonal; draws are the first M samples of each network.
+    """A Gaussian around the mean. Draws are the first M samples of each network.
 
-    The covariance is ½ diag(variance) + ½ D Dᵀ/(K − 1), where D has the deviations of the K snapshots from their mean:
-    its second half is that of the snapshots. scale: of all deviations from the mean; 0 is SWA. Each sample has
-    statistics of batch norm of its own. What is fitted takes up K + 2 times as much as the weights of a network.
+    The covariance is ½ diag(variance) + ½ D Dᵀ/(K − 1). D has the deviations of the K snapshots from their mean, so
+    that the second term is half of the snapshots' covariance. Each sample has its own statistics of batch norm. A fit
+    is K + 2 times as large as the weights of a network.
+
+    Args:
+        scale: Factor of all deviations from the mean; 0 is SWA.
     """
 
     name: ClassVar[str] = "swag"
@@ -143,11 +148,11 @@ class SWAG(SWA):
 
     @property
     def of_network(self) -> int:
-        """Its samples."""
+        """The number of samples."""
         return self.num_samples
 
     def posterior(self, trained: TrainedNetwork) -> Weights:
-        """Mean, standard deviation and deviations by the name of the weights, and the statistics of every sample."""
+        """Return mean, standard deviation and deviations by name, and the statistics of every sample."""
         import torch
 
         mean, count = self.mean(trained), len(self.keep)
@@ -174,7 +179,7 @@ class SWAG(SWA):
         return 2.0 + len(self.keep)
 
     def sample(self, number: int, fitted: Weights, key: Callable[..., int]) -> dict[str, Tensor]:
-        """Weights of the Gaussian: half of the variance independent for every one, half along the snapshots."""
+        """Return a sample: half of the variance is independent per weight, half along the snapshots."""
         from epibench.parallel import silenced_torch_threads
         from epibench.randomness import normal_of
 
@@ -182,7 +187,7 @@ class SWAG(SWA):
         names = [name.removeprefix("mean.") for name in fitted if name.startswith("mean.")]
         count = len(fitted[f"deviations.{names[0]}"])
         along = normal_of(key("sample", number), (count,)) / math.sqrt(2 * (count - 1))
-        with silenced_torch_threads():  # on a CPU numbers must not depend on how many there are
+        with silenced_torch_threads():  # on a CPU the numbers must not depend on the number of threads
             for name in names:
                 std, deviations = fitted[f"std.{name}"], fitted[f"deviations.{name}"]
                 alone = normal_of(key("sample", number, name), std.shape) / math.sqrt(2)
@@ -191,12 +196,12 @@ class SWAG(SWA):
         return weights
 
     def weights(self, member: Member, trained: TrainedNetwork) -> Weights:
-        """A sample, with its own statistics of batch norm."""
+        """Return a sample, with its own statistics of batch norm."""
         return trained.refreshed(self.sample(member.number, trained.posterior, trained.key), member.number)
 
 
 class MultiSWAG(SWAG):
-    """SWAG of several networks; draws are random sets of all their samples."""
+    """SWAG of several networks. Draws are random sets of all their samples."""
 
     name: ClassVar[str] = "multi_swag"
     label: ClassVar[str] = "Multi-SWAG"
@@ -212,10 +217,10 @@ class MultiSWAG(SWAG):
         return self.num_networks * self.num_samples
 
     def members(self, networks: Sequence[int]) -> MemberTable:
-        """The samples of all networks, in one group."""
+        """Return the samples of all networks, in one group."""
         return MemberTable(super().members(networks).members, self.plan, None)
 
 
 def averaged(name: str, weights: Tensor) -> bool:
-    """Whether weights have a mean: not a count, and not statistics of batch norm, which are those of other weights."""
+    """Return whether weights are averaged: floating-point, and no statistics of batch norm."""
     return weights.is_floating_point() and "running_" not in name

@@ -1,4 +1,4 @@
-"""Test-time augmentation: trained networks see every image in several ways, and each of these is a member."""
+"""Test-time augmentation: members are trained networks with different views of every image."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from epibench.views import View, parse_views
 
 
 class TTA(Method):
-    """A member is a network of another method (`of`), seen through one view; draws are the first M views of each.
+    """A member is a network of another method (`of`) with one view. Nothing is trained.
 
-    views: `identity`, which comes first, `flip`, `scale 0.75`, `flip scale 1.25` and so on; `scale` alone is 0.75 and
-    1.25. Scales are for classes alone: an image that is enlarged shows things nearer, and its depth is another one.
-    Nothing is trained.
+    Draws are the first M views of each network. Only classes can have scales: an enlarged image shows things nearer, at
+    another depth.
+
+    Args:
+        views: `identity`, which comes first, `flip`, `scale 0.75`, `flip scale 1.25` and so on; `scale` alone is 0.75
+            and 1.25.
     """
 
     name: ClassVar[str] = "tta"
@@ -37,22 +40,22 @@ class TTA(Method):
 
     @property
     def num_trained(self) -> int:
-        """Networks of the other method that it takes."""
+        """The number of networks of the other method."""
         return self.num_networks
 
     @property
     def source(self) -> str | None:
-        """The method that has trained them."""
+        """The method of the networks."""
         return self.of
 
     @property
     def rule(self) -> Rule:
-        """None moves."""
+        """A rule that is never used."""
         return SGD(0.0)
 
     @property
     def schedule(self) -> Schedule:
-        """There are no steps."""
+        """A schedule that is never used."""
         return constant(0.0)
 
     @property
@@ -62,10 +65,10 @@ class TTA(Method):
 
     @property
     def passes(self) -> tuple[int, int]:
-        """The views of a network."""
+        """The number of views of a network."""
         return (len(self.views), 1)
 
     @property
     def member_views(self) -> tuple[View, ...]:
-        """How the members of a network see images, by their numbers."""
+        """The views of a network's members, by their numbers."""
         return parse_views(self.views)

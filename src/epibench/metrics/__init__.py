@@ -1,6 +1,6 @@
-"""Streaming metrics: constant memory, mergeable, one state per draw; beside each a pure function on whole arrays.
+"""Streaming metrics with constant memory that can be merged, one state per draw; each with a pure function.
 
-What is named here is imported when it is asked for, so that `epibench.metrics.info` costs no import of torch.
+Names are imported on access, so that `epibench.metrics.info` does not import torch.
 """
 
 from __future__ import annotations

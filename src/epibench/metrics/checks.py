@@ -1,4 +1,4 @@
-"""Checks of what metrics are given: on whole inputs, before anything of them is counted."""
+"""Checks of metric inputs, on whole inputs before anything is counted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-# Probabilities that were stored in 16 bits, or averaged, can exceed 1 by so much.
+# Probabilities that were stored in 16 bits, or averaged, can exceed 1 by this tolerance.
 PROBABILITY_TOLERANCE = 1e-2
 
 
@@ -47,7 +47,7 @@ def check_probabilities(**tensors: Tensor) -> None:
 
 
 def check_classes(probs: Tensor, num_classes: int) -> None:
-    """Raise unless probabilities (draw, pixel, class) are those of so many classes."""
+    """Raise unless probabilities (draw, pixel, class) have this number of classes."""
     if probs.shape[2] != num_classes:
         raise ValueError(f"probs has {probs.shape[2]} classes, the metric {num_classes}")
 
@@ -55,7 +55,7 @@ def check_classes(probs: Tensor, num_classes: int) -> None:
 def check_class_axis(probs: Tensor, target: Tensor, *, draw_axis: bool) -> None:
     """Raise if the classes of `probs` are not along its last axis: (…, class) for a target (…).
 
-    Where sizes cannot tell, as with 19 classes of 19 × 19 pixels, the axis along which probabilities sum to 1 does.
+    If sizes are ambiguous, e.g. 19 classes of 19 × 19 pixels, the axis along which probabilities sum to 1 decides.
     """
     shape, truth = tuple(probs.shape[draw_axis:]), tuple(target.shape)
     if len(shape) < 3 or not target.numel():
@@ -82,7 +82,7 @@ def _not_summing_to_1(probs: Tensor, axis: int) -> int:
 
 
 def check_numbers(numbers: Tensor, limit: int, name: str, *, label: bool = False) -> None:
-    """Raise if one of the class or image numbers is not in 0 … limit − 1: it would be counted somewhere else."""
+    """Raise if a class or image number is not in 0 … limit − 1, since it would be counted elsewhere."""
     if numbers.numel():
         if numbers.is_floating_point():
             raise ValueError(f"'{name}' must hold whole numbers")

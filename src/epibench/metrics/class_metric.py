@@ -1,4 +1,4 @@
-"""What metrics share whose target is a class: the class axis is last, and one label can mean "none"."""
+"""Common parts of metrics whose target is a class: the class axis is last, and one label can mean "none"."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from epibench.metrics.streaming import Array, StreamingMetric, to_tensor
 
 
 class ClassMetric(StreamingMetric):
-    """A metric whose target is a class; pixels whose target is `ignore_index` are left out. No label is by default."""
+    """A metric whose target is a class. Pixels with the target `ignore_index` are left out; None: no pixels."""
 
     def __init__(self, num_draws: int | None = None, *, ignore_index: int | None = None, **kwargs: Any) -> None:
         super().__init__(num_draws, **kwargs)
@@ -30,9 +30,9 @@ class ClassMetric(StreamingMetric):
         return checked_pixels(self.rows(classes, 1), self.shared(targets), self.ignore_index, num_classes)
 
     def labelled(self, target: Array | None, **known: Array) -> tuple[Tensor, ...]:
-        """What is known of each pixel, (draw, pixel), and then the targets (1, pixel), of the pixels with a label.
+        """Return inputs (draw, pixel), and then targets (1, pixel), of the pixels with a label.
 
-        Without targets, which not every metric needs, there are none behind.
+        Without targets, which some metrics do not need, only the inputs are returned.
         """
         rows = {name: self.rows(values) for name, values in known.items()}
         if target is None:
@@ -46,7 +46,7 @@ class ClassMetric(StreamingMetric):
 
 
 def with_label(targets: Tensor, ignore_index: int | None, *others: Tensor) -> tuple[Tensor, ...]:
-    """The others, (draw, pixel, …), and then the targets (1, pixel), without pixels whose target is `ignore_index`."""
+    """Return other tensors (draw, pixel, …), then targets (1, pixel), without pixels with the target `ignore_index`."""
     if ignore_index is None:
         return (*others, targets)
     kept = targets[0] != ignore_index

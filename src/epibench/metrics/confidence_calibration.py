@@ -19,10 +19,10 @@ ADAPTIVE_BITS = 16
 
 
 class _OfConfidence(ClassMetric):
-    """A metric of the maximum probability, of its class and of whether that is right."""
+    """A metric of the maximum probability, its class, and whether this class is right."""
 
     higher_is_better = False
-    num_classes: int | None = None  # where classes are told apart
+    num_classes: int | None = None  # set if classes have separate values
 
     def update(
         self,
@@ -33,10 +33,10 @@ class _OfConfidence(ClassMetric):
         correct: Array | None = None,
         predicted: Array | None = None,
     ) -> None:
-        """Add pixels by `probs` and `target` or, where these are known already, by `confidence` and `correct`.
+        """Add pixels by `probs` and `target`, or by `confidence` and `correct`.
 
-        probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); the others: (draw, …) or (…).
-        Where classes are told apart, the `predicted` class goes with what is known; with `ignore_index`, the target.
+        probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); others: (draw, …) or (…). With
+        `num_classes`, `confidence` and `correct` also need `predicted`. With `ignore_index`, they also need `target`.
         """
         if confidence is not None and correct is not None and (predicted is not None or self.num_classes is None):
             predicted = correct if self.num_classes is None or predicted is None else predicted
@@ -63,9 +63,9 @@ class _OfConfidence(ClassMetric):
 class ConfidenceCalibration(_OfConfidence):
     """ECE with equal-width bins of the maximum probability; a confidence of 1 belongs to the last bin.
 
-    `update(probs, target)` with the class axis last. `compute()` gives `ece`; `curves()` the reliability curve with
-    its counts. NaN without pixels. With `num_classes` also `ece_per_class`, (…, class): of the pixels that are
-    *predicted* as each class, under every convention with a confidence of 1 in the last bin.
+    `update(probs, target)` with the class axis last. `compute()` gives `ece`, and NaN without pixels. `curves()` gives
+    the reliability curve with its counts. With `num_classes` there is also `ece_per_class`, (…, class): over the pixels
+    that are *predicted* as each class. There, a confidence of 1 is in the last bin under every convention.
     """
 
     info = infos("ece", "ece_gustafsson2020", "ece_per_class")
@@ -90,8 +90,8 @@ class ConfidenceCalibration(_OfConfidence):
         self.bins = bins
         self.num_classes = num_classes
         self.convention = check_convention(convention)
-        # Confidence 1 has a column of its own, so that states do not depend on the convention: MetricCollection takes
-        # metrics whose states agree on the first batch for one.
+        # Confidence 1 has its own column, so that states do not depend on the convention: MetricCollection merges
+        # metrics whose states agree on the first batch.
         cells = (1 if num_classes is None else num_classes) * (bins + 1)
         self.add_counts("bin_counts", cells)
         self.add_counts("bin_correct", cells)
@@ -106,7 +106,7 @@ class ConfidenceCalibration(_OfConfidence):
         ranking.accumulate(index, (self.bin_confidence[rows], confidence))
 
     def compute(self) -> dict[str, Tensor]:
-        """The expected calibration error, one value per draw, and that of each class."""
+        """Return the expected calibration error, one value per draw, and the errors of each class."""
         values = {"ece": self._ece(self.convention)}
         if self.num_classes is not None:
             shape = (-1, self.num_classes, self.bins + 1)
@@ -135,7 +135,7 @@ class ConfidenceCalibration(_OfConfidence):
         return self.result(gap / self.bin_counts.sum(1))
 
     def _bins(self, table: Tensor, convention: Convention) -> Tensor:
-        """Confidence 1 joins the last bin; under `gustafsson2020` it is in none, and yet in the denominator."""
+        """Return bins. Confidence 1 joins the last bin; under `gustafsson2020` only the denominator counts it."""
         table = table.view(table.shape[0], -1, self.bins + 1).sum(1)  # all classes together
         bins = table[:, :-1].clone()
         if convention == "pooled":
@@ -168,8 +168,8 @@ class PublishedConfidenceCalibration(ConfidenceCalibration):
 class AdaptiveConfidenceCalibration(_OfConfidence):
     """ECE with bins of equal mass, streamed through a fine histogram of 1 − confidence.
 
-    Bin j holds the pixels of rank ⌊jN/bins⌋ … ⌊(j+1)N/bins⌋ − 1 from the most confident on; equal confidences count
-    with their mean. `compute()` gives `ece_adaptive` and `ece_adaptive_bound`: the exact value is no farther.
+    Bin j holds the pixels of rank ⌊jN/bins⌋ … ⌊(j+1)N/bins⌋ − 1, the most confident first. Equal confidences count with
+    their mean. `compute()` gives `ece_adaptive` and `ece_adaptive_bound`, the largest deviation from the exact value.
     """
 
     info = infos("ece_adaptive", "ece_adaptive_bound")
@@ -189,7 +189,7 @@ class AdaptiveConfidenceCalibration(_OfConfidence):
         self.add_sums("doubt_sums", ranking.num_bins(bits))
 
     def _add(self, rows: slice, confidence: Tensor, correct: Tensor, predicted: Tensor) -> None:
-        doubt = (1 - confidence.to(torch.float64)).clamp(min=0)  # most pixels are near 1: resolve them there
+        doubt = (1 - confidence.to(torch.float64)).clamp(min=0)  # bins are finest near 0
         index = ranking.bin_index(doubt, self.bits)
         ranking.count_correct(index, self.doubt_counts[rows], self.doubt_correct[rows], correct)
         ranking.accumulate(index, (self.doubt_sums[rows], doubt))

@@ -1,4 +1,4 @@
-"""How far predicted depths are from true ones, as depth estimation reports it: AbsRel, δ, SILog, iRMSE and others."""
+"""Errors of predicted depths as depth estimation reports them: AbsRel, δ, SILog, iRMSE and others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from epibench.metrics.streaming import Array, StreamingMetric, each_row
 
 FACTORS = (1.25, 1.25**2, 1.25**3)
 METRES_PER_KM = 1000.0
-# A difference of two sums that is smaller than this share of them says nothing: depths are off by a common factor.
+# A difference of two sums below this share of them is rounding: depths are off by a common factor.
 ROUNDING = 1e-14
 
 
@@ -22,9 +22,9 @@ class DepthErrors(StreamingMetric):
     """The errors that depth estimation reports, of predicted and true depths in metres. `update(mean, target)`.
 
     `compute()` gives `abs_rel`, `sq_rel` (m), `delta1`, `delta2`, `delta3`, `silog` (×100), `rmse_log`, `log10`,
-    `irmse` (1/km), and how many pixels were left out. A depth that is not above 0 has no logarithm and no inverse: a
-    pixel with such a target counts nowhere, one with such a prediction in `abs_rel`, `sq_rel` and, as wrong, in δ.
-    `depth_left_out` counts both, `depth_left_out_targets` the former. NaN where no pixel is left.
+    `irmse` (1/km), and the number of omitted pixels. A depth ≤ 0 has no logarithm and no inverse. A pixel with such a
+    target counts nowhere. A pixel with such a prediction counts in `abs_rel`, `sq_rel` and, as wrong, in δ.
+    `depth_left_out` counts both, `depth_left_out_targets` the former. NaN without remaining pixels.
     """
 
     higher_is_better = False
@@ -46,8 +46,8 @@ class DepthErrors(StreamingMetric):
     def __init__(self, num_draws: int | None = None, **kwargs: Any) -> None:
         super().__init__(num_draws, **kwargs)
         self.add_counts("depth_pixels")
-        self.add_counts("depth_targets")  # of them, those whose target is above 0
-        self.add_counts("depth_positive")  # and of these, those whose prediction is
+        self.add_counts("depth_targets")  # pixels with a target above 0
+        self.add_counts("depth_positive")  # of these, pixels with a prediction above 0
         self.add_counts("depth_within", len(FACTORS))
         for name in ("abs_rel", "sq_rel", "log", "log_abs", "log_squared", "inverse_squared"):
             self.add_sums(f"depth_{name}")
@@ -74,7 +74,7 @@ class DepthErrors(StreamingMetric):
         factor = torch.maximum(mean / target, target / mean).masked_fill_(~positive, torch.inf)
         for number, limit in enumerate(FACTORS):
             self.depth_within[rows, number] += (factor < limit).sum(1)
-        mean = torch.where(positive, mean, target)  # an error of 0 in all that follows
+        mean = torch.where(positive, mean, target)  # gives an error of 0 below
         error = mean.log() - target.log()
         self.depth_log[rows] += error.sum(1)
         self.depth_log_abs[rows] += error.abs().sum(1)
@@ -83,7 +83,7 @@ class DepthErrors(StreamingMetric):
         self.depth_inverse_squared[rows] += inverse.square_().sum(1)
 
     def compute(self) -> dict[str, Tensor]:
-        """Each error and how many pixels were left out, one value per draw."""
+        """Return each error and the number of omitted pixels, one value per draw."""
         targets, positive = self.depth_targets.to(torch.float64), self.depth_positive.to(torch.float64)
         mean_square, mean = self.depth_log_squared / positive, self.depth_log / positive
         variance = mean_square - mean.square()

@@ -11,8 +11,8 @@ from epibench.conventions import Convention
 
 DIRECTIONS = ("reference_to_method", "method_to_reference")
 REGIONS = ("grid", "train")
-# Every method's predictions and the reference's clip the log variance here, as the published ones do: far from the data
-# a product of Gaussian weights drives it, and the mean of its exponential does not exist (docs/reference.md).
+# Predictions of all methods and of the reference clip the log variance here, as published: far from the data
+# it is a product of Gaussian weights, and the mean of its exponential does not exist (docs/reference.md).
 PREDICTED_LOG_VARIANCE_LIMIT = 2.0
 
 
@@ -35,7 +35,10 @@ def divergences(
 def divergence(
     p: Mapping[str, Tensor], q: Mapping[str, Tensor], points: slice | Tensor, convention: Convention
 ) -> Tensor:
-    """KL(p ‖ q) over some points: the mean of the KLs at each, or for classes as published, of normalised maps."""
+    """Return KL(p ‖ q) over some points: the mean of the points' KLs.
+
+    For classes under `gustafsson2020` it is the KL of normalised maps.
+    """
     if "mean" in p:
         moments = (side[name][..., points] for side in (p, q) for name in ("mean", "variance"))
         return kl_gaussian(*moments).mean(-1)
@@ -57,7 +60,7 @@ def kl_categorical(p: Tensor, q: Tensor) -> Tensor:
 
 
 def kl_normalised_map(p: Tensor, q: Tensor) -> Tensor:
-    """KL over grid points of two maps, each normalised to sum 1 over the last axis: the published one for classes.
+    """Return the KL of two maps over grid points, each normalised to sum 1: the published KL for classes.
 
     It compares where probability lies on the grid, not the probabilities: scaling a map leaves it at 0.
     """

@@ -1,7 +1,7 @@
-"""How each value of a metric is named and read: title, direction, unit, group and meaning.
+"""Descriptions of metric values: title, direction, unit, group and meaning.
 
-Every metric class declares `info`, which has an entry for each value that its `compute()` and `as_published()` return.
-The entries of all metrics of the library are in `INFOS`, where pages find them without torch.
+Every metric class declares `info`, with an entry for each value of its `compute()` and `as_published()`. `INFOS` has
+the entries of all metrics of the library, which pages read without torch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 
 @dataclass(frozen=True)
 class MetricInfo:
-    """One value of a metric. in_unit: in the unit of the target; companion_of: the value that it belongs to."""
+    """One value of a metric. `in_unit`: in the unit of the target; `companion_of`: the value that it accompanies."""
 
     name: str
     title: str
@@ -29,29 +29,29 @@ class MetricInfo:
 
 
 def describe(*infos: MetricInfo) -> dict[str, MetricInfo]:
-    """The declaration of a metric: what it says of each value, by name."""
+    """Return the declaration of a metric: its entries by name."""
     return {info.name: info for info in infos}
 
 
 def companion(of: MetricInfo, suffix: str, title: str, meaning: str) -> MetricInfo:
-    """A value that is read together with another one, as `ause_bound` with `ause`."""
+    """Return the entry of a value that accompanies another one, as `ause_bound` accompanies `ause`."""
     return MetricInfo(
         f"{of.name}_{suffix}", f"{of.title}, {title}", meaning, "neither", of.group, of.in_unit, companion_of=of.name
     )
 
 
 def as_published(of: MetricInfo) -> MetricInfo:
-    """The same quantity as the paper measured it, beside ours."""
+    """Return the entry of the same quantity under the published convention."""
     return companion(of, "gustafsson2020", "as published", "The same pixels under the convention gustafsson2020.")
 
 
 def bound(of: MetricInfo) -> MetricInfo:
-    """How far a streamed value can be from the exact one."""
+    """Return the entry of the largest deviation of a streamed value from the exact one."""
     return companion(of, "bound", "bound", "The exact value is no farther away than this.")
 
 
 def infinite(of: MetricInfo) -> MetricInfo:
-    """How many pixels are left out of a mean."""
+    """Return the entry of the number of pixels that are left out of a mean."""
     return companion(of, "infinite", "infinite", "How many pixels have an infinite score; then the mean is NaN.")
 
 
@@ -163,5 +163,5 @@ INFOS = describe(
 
 
 def infos(*names: str) -> dict[str, MetricInfo]:
-    """The entries of these values, for the metric that gives them."""
+    """Return the entries of these values, for their metric."""
     return {name: INFOS[name] for name in names}

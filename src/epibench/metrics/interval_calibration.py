@@ -1,4 +1,4 @@
-"""Calibration of predictive intervals: how often the central interval of level p covers the target (AUCE)."""
+"""Calibration of predictive intervals: the coverage of central intervals of level p (AUCE)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def first_covering_level(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
     table, edges = _level_table(ratio.device)
     level = table.index_select(0, bin_index(ratio.to(torch.float32), TABLE_BITS).flatten()).view_as(ratio)
     edge = edges.index_select(0, level.flatten()).view_as(ratio)
-    # Not ratio > edge: the interval is closed, and a quotient is rounded otherwise than the product that defines it.
+    # Not ratio > edge: the interval is closed, and a quotient is rounded differently from the product.
     return level.add_(distance > edge.mul_(std))
 
 

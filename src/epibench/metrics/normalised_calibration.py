@@ -21,8 +21,8 @@ class NormalisedCalibration(StreamingMetric):
     """ENCE (Levi et al. 2020): mean over bins of equal mass of σ of |RMV − RMSE| / RMV.
 
     Bin j holds the pixels of rank ⌊jN/bins⌋ … ⌊(j+1)N/bins⌋ − 1 by variance; equal variances count with their mean
-    squared error. `update(mean, variance, target)`; `compute()` gives `ence` and `ence_bound`: the exact value is no
-    farther. NaN without pixels, infinite where a bin of zero variances has errors.
+    squared error. `update(mean, variance, target)`. `compute()` gives `ence` and `ence_bound`, the largest deviation
+    from the exact value. NaN without pixels, infinite if a bin of zero variances has errors.
     """
 
     higher_is_better = False
@@ -58,18 +58,18 @@ class NormalisedCalibration(StreamingMetric):
         error = ranking.sum_in_any_order(cut, self.variance_errors)
         filled = ranks.diff(dim=1) > 0
         gap, least, most = _gaps(_between(variance), _between(error))
-        reach = torch.maximum(most - gap, gap - least).masked_fill(gap.isinf(), 0)  # then the exact value is too
+        reach = torch.maximum(most - gap, gap - least).masked_fill(gap.isinf(), 0)  # the exact value is infinite, too
         return {"ence": self.result(_mean(gap, filled)), "ence_bound": self.result(_mean(reach, filled))}
 
 
 def _between(sums: PartialSum) -> PartialSum:
-    """What lies between neighbouring cuts."""
+    """Return the sums between neighbouring cuts."""
     lower = (sums.lower[:, 1:] - sums.upper[:, :-1]).clamp(min=0)
     return PartialSum(sums.value.diff(dim=1).clamp(min=0), lower, sums.upper[:, 1:] - sums.lower[:, :-1])
 
 
 def _gaps(variance: PartialSum, error: PartialSum) -> tuple[Tensor, Tensor, Tensor]:
-    """|1 − RMSE/RMV| of each bin, and the least and the most that it can be."""
+    """Return |1 − RMSE/RMV| of each bin, and its smallest and largest possible value."""
     value = 1 - _root_ratio(error.value, variance.value)
     low = 1 - _root_ratio(error.upper, variance.lower)
     high = 1 - _root_ratio(error.lower, variance.upper)
@@ -78,7 +78,7 @@ def _gaps(variance: PartialSum, error: PartialSum) -> tuple[Tensor, Tensor, Tens
 
 
 def _root_ratio(error: Tensor, variance: Tensor) -> Tensor:
-    """RMSE/RMV; no variance and no error agree."""
+    """Return RMSE/RMV; 1 if both are 0."""
     ratio = (error / variance).sqrt()
     return torch.where((error == 0) & (variance == 0), torch.ones_like(ratio), ratio)
 

@@ -1,4 +1,4 @@
-"""Metrics of the pixels of each class alone: Brier score, NLL, AUSE; and all that is known of each class at once."""
+"""Metrics of the pixels of each class: Brier score, NLL, AUSE, and all scores per class at once."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ BITS = 12
 BINS_PER_OCTAVE = 1 << (BITS - 8)
 FIRST = (127 - 28) * BINS_PER_OCTAVE
 LAST = (127 + 3) * BINS_PER_OCTAVE
-NUM_BINS = LAST - FIRST + 3  # zeros, what is too small, the octaves, what is too large
+NUM_BINS = LAST - FIRST + 3  # zeros, keys that are too small, the octaves, keys that are too large
 
 
 class ClassScores(ClassMetric):
     """Mean scores over the pixels of each true class, (…, class): `brier_per_class` and `nll_per_class`.
 
-    `update(probs, target)` with the class axis last. NaN where a class has no pixels, or an infinite NLL.
+    `update(probs, target)` with the class axis last. NaN if a class has no pixels, or an infinite NLL.
     """
 
     higher_is_better = False
@@ -53,9 +53,9 @@ class ClassScores(ClassMetric):
         brier: Array | None = None,
         target_probability: Array | None = None,
     ) -> None:
-        """Add pixels by their `probs` or, where these are known already, by the two others.
+        """Add pixels by their `probs`, or by `brier` and `target_probability`.
 
-        probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); the others: (draw, …) or (…).
+        probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); others: (draw, …) or (…).
         """
         if target is None:
             raise TypeError("ClassScores.update needs target")
@@ -79,7 +79,7 @@ class ClassScores(ClassMetric):
         self._add(rows, brier, own, target)
 
     def _add(self, rows: slice, brier: Tensor, own: Tensor, target: Tensor) -> None:
-        nll = -own.to(torch.float64).log()  # an infinite one makes an infinite sum
+        nll = -own.to(torch.float64).log()  # an infinite value makes an infinite sum
         accumulate_by_label(target.to(torch.int64), (self.class_brier[rows], brier), (self.class_nll[rows], nll))
 
     def compute(self) -> dict[str, Tensor]:
@@ -94,7 +94,7 @@ class ClassScores(ClassMetric):
 def scores_per_class(
     probs: Array, target: Array, bins: int = 10, *, ignore_index: int | None = None
 ) -> dict[str, Tensor]:
-    """All metrics whose names end in `_per_class` but AUSE, of whole arrays; each (class,). probs: (…, class)."""
+    """Return all `…_per_class` metrics of whole arrays except AUSE; each (class,). probs: (…, class)."""
     classes = to_tensor(probs).shape[-1]
     values: dict[str, Tensor] = {}
     for metric in (
@@ -110,9 +110,9 @@ def scores_per_class(
 class ClassSparsification(ClassMetric):
     """AUSE among the pixels of each true class, streamed through few bins: 20 KB for each draw and class.
 
-    `update(uncertainty, loss, target)`. `compute()` gives `ause_per_class` and `ause_per_class_bound`, (…, class): the
-    exact value is no farther. Keys outside 2⁻²⁸ … 8 share a bin each, and the bound says what that costs. NaN for a
-    class without pixels.
+    `update(uncertainty, loss, target)`. `compute()` gives `ause_per_class` and `ause_per_class_bound`, (…, class), the
+    largest deviation from the exact value. Keys below 2⁻²⁸ share one bin and keys above 8 another; the bound includes
+    this. NaN for a class without pixels.
     """
 
     higher_is_better = False
@@ -166,7 +166,7 @@ class ClassSparsification(ClassMetric):
 
 
 def narrow_bin(keys: Tensor) -> Tensor:
-    """The bin of each key ≥ 0: exact zeros, what is too small, 16 for each octave, what is too large."""
+    """Return the bin of each key ≥ 0: zeros, keys that are too small, 16 bins per octave, keys that are too large."""
     index = bin_index(keys, BITS)
     return torch.minimum(index, (index - (FIRST - 1)).clamp_(1, NUM_BINS - 1))
 

@@ -1,4 +1,4 @@
-"""Metrics drawn with matplotlib, which is imported only here and only when something is drawn."""
+"""Plots of metrics with matplotlib, which is imported only when a plot is made."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor
 
 from epibench.metrics.info import MetricInfo
 
-Plotted = tuple[Any, Any]  # figure and axes; no figure where the axes were given
+Plotted = tuple[Any, Any]  # figure and axes; no figure if the axes were given
 PER_CLASS = "_per_class"
 
 
 @dataclass(frozen=True)
 class CurvePlot:
-    """How the curves of a metric are drawn: which, over what, and whether the diagonal is where they should be."""
+    """The plot of a metric's curves: names, abscissa, labels, and whether the diagonal is ideal."""
 
     curves: tuple[str, ...]
     x_label: str
@@ -34,8 +34,8 @@ def plot_curves(curves: Mapping[str, Tensor], how: CurvePlot, ax: Any = None) ->
         ordinates = curves[name].detach().cpu().reshape(-1, curves[name].shape[-1])
         abscissae = curves[how.x].detach().cpu().expand_as(ordinates)
         for draw, (x, y) in enumerate(zip(abscissae, ordinates, strict=True)):
-            label = "_" if draw else name.replace("_", " ")  # matplotlib leaves labels with _ out of the legend
-            marker = "o" if len(x) <= 20 else None  # few points are bins, some of which may be empty
+            label = "_" if draw else name.replace("_", " ")  # matplotlib omits labels with _ from the legend
+            marker = "o" if len(x) <= 20 else None  # few points are bins, which may be empty
             axes.plot(x.numpy(), y.numpy(), color=f"C{number}", marker=marker, label=label)
     axes.set_xlabel(how.x_label)
     axes.set_ylabel(how.y_label)
@@ -45,10 +45,10 @@ def plot_curves(curves: Mapping[str, Tensor], how: CurvePlot, ax: Any = None) ->
 
 
 def plot_values(values: Any, infos: Mapping[str, MetricInfo], ax: Any = None) -> Plotted:
-    """Draw what `compute()` or `forward()` returned, or a list of it: dots, or a line over the steps.
+    """Draw the result of `compute()` or `forward()`, or a list of results: dots, or a line over the steps.
 
-    Of dicts, values that belong to another one (`ause_bound`) are left out, and those of each class where there are
-    others.
+    Values that accompany another one (`ause_bound`) are left out of dicts. Values of each class are left out if there
+    are other values.
     """
     figure, axes = axes_for(ax)
     over_steps = isinstance(values, Sequence)
@@ -75,13 +75,13 @@ def plot_values(values: Any, infos: Mapping[str, MetricInfo], ax: Any = None) ->
 
 
 def shown(values: Mapping[str, Tensor], infos: Mapping[str, MetricInfo]) -> list[str]:
-    """The names of values to draw together."""
+    """Return the names of values to draw together."""
     main = [name for name in values if name not in infos or infos[name].companion_of not in values]
     return [name for name in main if not name.endswith(PER_CLASS)] or main
 
 
 def axes_for(ax: Any) -> Plotted:
-    """New axes in a new figure, or those that were given."""
+    """Return new axes in a new figure, or the given axes."""
     try:
         import matplotlib.pyplot as plt
     except ModuleNotFoundError:

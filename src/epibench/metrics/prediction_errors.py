@@ -1,4 +1,4 @@
-"""How far predictions are from the truth: RMSE, MAE, accuracy, intersection over union."""
+"""Errors of predictions: RMSE, MAE, accuracy, intersection over union."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUP_OF_IMAGES, SHUFFLES = 4, 100
 
 class _MeanError(StreamingMetric):
     higher_is_better = False
-    error: ClassVar[str]  # what its states are called after
+    error: ClassVar[str]  # prefix of its states
 
     def __init__(self, num_draws: int | None = None, **kwargs: Any) -> None:
         super().__init__(num_draws, **kwargs)
@@ -39,7 +39,7 @@ class _MeanError(StreamingMetric):
 
 
 class RootMeanSquaredError(_MeanError):
-    """√mean squared error over all pixels, however they were batched. `update(mean, target)`; gives `rmse`."""
+    """√mean squared error over all pixels, for any batches. `update(mean, target)`; gives `rmse`."""
 
     info = infos("rmse")
     error = "squared_error"
@@ -141,10 +141,13 @@ class MeanAbsoluteError(_MeanError):
 class MeanIoU(ClassMetric):
     """Intersection over union and accuracy from one confusion matrix over the data set.
 
-    `update(probs, target)` with the class axis last. `compute()` gives `miou` over the classes with a non-empty union
-    (`gustafsson2020`: over all, an empty union as 0), `accuracy`, and of each class, (…, class), `iou_per_class`, NaN
-    where the union is empty, `accuracy_per_class` (recall: the share of its pixels that are predicted as it), NaN where
-    it has no pixels, and `share_per_class` of all pixels.
+    `update(probs, target)` with the class axis last. `compute()` gives:
+
+    - `miou` over the classes with a non-empty union (`gustafsson2020`: over all classes, an empty union as 0);
+    - `accuracy`;
+    - `iou_per_class`, (…, class), NaN if the union is empty;
+    - `accuracy_per_class`, the recall: the share of a class's pixels that are predicted as it, NaN without pixels;
+    - `share_per_class`, the share of a class in all pixels.
     """
 
     higher_is_better = True
@@ -163,7 +166,7 @@ class MeanIoU(ClassMetric):
     def update(
         self, probs: Array | None = None, target: Array | None = None, *, predicted: Array | None = None
     ) -> None:
-        """Add pixels by their `probs` or, where it is known already, by their `predicted` class.
+        """Add pixels by their `probs`, or by their `predicted` class.
 
         probs: (draw, …, class) with `num_draws`, otherwise (…, class); predicted: (draw, …) or (…); target: (…).
         """
@@ -182,7 +185,7 @@ class MeanIoU(ClassMetric):
         accumulate(target.to(torch.int64) * self.num_classes + predicted, (self.confusion[rows], None))
 
     def compute(self) -> dict[str, Tensor]:
-        """The mean, the share of right pixels and what each class has of its own, one row per draw."""
+        """Return the mean, the share of right pixels and the values of each class, one row per draw."""
         hits, true, iou = self._overlaps()
         total = true.sum(1)
         return {
@@ -198,7 +201,7 @@ class MeanIoU(ClassMetric):
         return {"miou_gustafsson2020": self._miou(iou, true.sum(1), "gustafsson2020")}
 
     def _overlaps(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Of each class, (draw, class): pixels that are right, pixels that it has, and its intersection over union."""
+        """Return for each class, (draw, class): right pixels, true pixels, and intersection over union."""
         confusion = self.confusion.view(-1, self.num_classes, self.num_classes)
         hits = confusion.diagonal(dim1=1, dim2=2).to(torch.float64)
         true = confusion.sum(2).to(torch.float64)
@@ -248,5 +251,5 @@ def miou(probs: Array, target: Array, *, convention: Convention = "pooled", igno
 
 
 def accuracy(probs: Array, target: Array, *, ignore_index: int | None = None) -> Tensor:
-    """Share of pixels whose most probable class, the first of equals, is the target. probs: (…, class)."""
+    """Return the share of pixels whose most probable class, the first of equals, is the target. probs: (…, class)."""
     return value_of(MeanIoU(to_tensor(probs).shape[-1], ignore_index=ignore_index), "accuracy", probs, target)

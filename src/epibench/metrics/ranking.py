@@ -1,8 +1,8 @@
 """Sums over the first k pixels in the order of a key, from histograms of constant size.
 
-A key ≥ 0 is binned by the leading bits of its float32 pattern, which keeps order without knowing the range. Only the
-bin that holds the k-th pixel is uncertain: there the mean of the bin stands for its pixels, which is exact when they
-are tied, right on average when they are in random order, and off by no more than a known bound in any order.
+A key ≥ 0 is binned by the leading bits of its float32 pattern, which keeps the order without a known range. Only the
+bin of the k-th pixel is uncertain: there, the mean of the bin stands for its pixels. This is exact if they are tied,
+and right on average if they are in random order. In any order, the error has a known bound.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROUNDING = 2.0**-23
 SMALLEST_FLOAT32 = 2.0**-149  # and by this much where float32 is denormal
 # Mean squares below this have lost digits to underflow.
 SMALLEST_SQUARE = 1e-290
-# GPU threads would queue for few counters: tables with fewer than so many are copied, so many times at most.
+# GPU threads would wait for few counters: smaller tables are copied, at most GPU_COPIES times.
 GPU_COUNTERS = 2**22
 GPU_COPIES = 64
 
@@ -87,7 +87,7 @@ def accumulate(index: Tensor, *tables: tuple[Tensor, Tensor | None]) -> None:
 
 
 def _accumulate_at_once(index: Tensor, copies: int, *tables: tuple[Tensor, Tensor | None]) -> None:
-    """The same by a kernel, which sees each pixel once."""
+    """Accumulate by a kernel, which sees each pixel once."""
     from epibench.kernels import histograms
 
     draws, bins = tables[0][0].shape
@@ -99,7 +99,7 @@ def _accumulate_at_once(index: Tensor, copies: int, *tables: tuple[Tensor, Tenso
 
 
 def count_correct(index: Tensor, counts: Tensor, hits: Tensor, correct: Tensor) -> None:
-    """Count pixels, and those of them that are right; on a GPU at once, in the two halves of a number."""
+    """Count pixels and right pixels; on a GPU together, in the two halves of a number."""
     if index.is_cuda:
         both = torch.zeros_like(counts)
         accumulate(index, (both, torch.where(correct, 2**32 + 1, 1)))
@@ -110,9 +110,9 @@ def count_correct(index: Tensor, counts: Tensor, hits: Tensor, correct: Tensor) 
 
 
 def accumulate_by_label(label: Tensor, *tables: tuple[Tensor, Tensor]) -> None:
-    """table[draw, label] += values where labels (1, pixel) are those of every draw; values: (draw, pixel).
+    """Add values to table[draw, label], with labels (1, pixel) that all draws share; values: (draw, pixel).
 
-    On a GPU, a product with the labels' one-hot vectors: there are few counters, for which threads would queue.
+    On a GPU, a product with the labels' one-hot vectors: threads would wait for few counters.
     """
     if label.is_cuda and all(bool(values.sum().isfinite()) for _, values in tables):  # 0·∞ is NaN
         one_hot = torch.nn.functional.one_hot(label[0], tables[0][0].shape[1]).to(torch.float64)
@@ -123,9 +123,9 @@ def accumulate_by_label(label: Tensor, *tables: tuple[Tensor, Tensor]) -> None:
 
 
 class Cut(NamedTuple):
-    """Where the order is cut after `rank` pixels: the bin, how many of its pixels are kept, and what lies before it.
+    """The cut of the order after `rank` pixels: its bin, the kept pixels of this bin, and the bin's size.
 
-    All of shape (draw, cut). `inside` is 0 ≤ inside ≤ size; the bin is split where 0 < inside < size.
+    All of shape (draw, cut). `inside` is 0 ≤ inside ≤ size; the bin is split if 0 < inside < size.
     """
 
     bin: Tensor
@@ -173,7 +173,7 @@ def equal_mass_ranks(total: Tensor, bins: int) -> Tensor:
 
 
 class PartialSum(NamedTuple):
-    """Sum of the values of the first k pixels, and the least and the most it can be; each (draw, cut)."""
+    """The sum of the first k pixels' values, with its lower and upper bound; each (draw, cut)."""
 
     value: Tensor
     lower: Tensor
@@ -183,12 +183,12 @@ class PartialSum(NamedTuple):
 def sum_in_any_order(
     cut: Cut, sums: Tensor, squares: Tensor | None = None, *, zeros_are_tied: bool = True
 ) -> PartialSum:
-    """Partial sums of values ≥ 0 that are in no known order within the cut bin.
+    """Return partial sums of values ≥ 0 whose order within the cut bin is unknown.
 
-    Bin 0 has only keys of zero: where ties count with their mean, there is no doubt in it.
+    Bin 0 has only keys of zero: if ties count with their mean, there is no doubt in it.
 
-    With the mean m and variance v of the n values of the bin, r of them sum to r·m ± √(r(n−r)v), whichever they are
-    (Cauchy–Schwarz on the r and on the n−r), and to at least 0 and at most n·m.
+    Let m be the mean and v the variance of the bin's n values. Any r of them sum to r·m ± √(r(n−r)v), by Cauchy–Schwarz
+    on the r and on the n−r, and to at least 0 and at most n·m.
     """
     before = cut.before(sums.cumsum(1))
     inside = sums.gather(1, cut.bin)
@@ -241,7 +241,7 @@ def _variance(cut: Cut, inside: Tensor, squares: Tensor) -> Tensor:
     mean_square = squares.gather(1, cut.bin) / size
     # The difference of two rounded sums: lift it by their rounding, n·2⁻⁵³ each, so that the bound stays one.
     variance = (mean_square - (inside / size).square()).clamp(min=0) + size * 2.0**-51 * mean_square
-    # Squares that underflow or overflow say nothing, unless there is nothing to say.
+    # Squares that underflow or overflow contain no information, unless all values are 0.
     unknown = (inside > 0) & ~((mean_square > SMALLEST_SQUARE) & (mean_square < torch.inf))
     variance = torch.where(unknown, torch.inf, variance)
     return torch.where(cut.size > 1, variance, torch.zeros_like(variance))

@@ -14,15 +14,14 @@ from epibench.metrics.info import infos
 from epibench.metrics.streaming import Array, StreamingMetric, each_row, pieces, to_tensor, value_of
 from epibench.parallel import in_threads
 
-# Pieces of pixels whose scores are held until they are added up in order.
+# Pieces of pixels whose scores are kept until they are added in order.
 PIECES_AT_ONCE = 16
 
 
 class MeanScore(StreamingMetric):
-    """The mean of one score over all pixels; subclasses name it and say from what it is computed.
+    """The mean of one score over all pixels. Subclasses define its name and its inputs.
 
-    Where a score can be infinite, infinite ones are counted apart: with one of them the mean is NaN, and `…_infinite`
-    says how many there are.
+    Infinite scores are counted separately: with one of them the mean is NaN, and `…_infinite` is their number.
     """
 
     higher_is_better = False
@@ -31,7 +30,7 @@ class MeanScore(StreamingMetric):
 
     def __init__(self, num_draws: int | None = None, **kwargs: Any) -> None:
         super().__init__(num_draws, **kwargs)
-        # Named by the score: MetricCollection takes metrics with equal states for one.
+        # Named by the score: MetricCollection merges metrics with equal states.
         self.add_sums(f"{self.name}_sum")
         self.add_counts(f"{self.name}_count")
         if self.can_be_infinite:
@@ -159,7 +158,7 @@ class BrierScore(ClassMetric, MeanScore):
     info = infos("brier")
 
     def update(self, probs: Array | None = None, target: Array | None = None, *, brier: Array | None = None) -> None:
-        """Add pixels by `probs` and `target` or, where it is known already, by the `brier` score of each.
+        """Add pixels by `probs` and `target`, or by their `brier` score.
 
         probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); brier: (draw, …) or (…).
         """
@@ -184,9 +183,10 @@ class CategoricalNLL(ClassMetric, MeanScore):
     def update(
         self, probs: Array | None = None, target: Array | None = None, *, target_probability: Array | None = None
     ) -> None:
-        """Add pixels by `probs` and `target` or, where it is known already, by the probability of the target class.
+        """Add pixels by `probs` and `target`, or by `target_probability`.
 
-        probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); the other: (draw, …) or (…).
+        probs: (draw, …, class) with `num_draws`, otherwise (…, class); target: (…); target_probability: (draw, …) or
+        (…).
         """
         if target_probability is not None:
             probabilities, *_ = self.labelled(target, target_probability=target_probability)

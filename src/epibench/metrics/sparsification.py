@@ -27,10 +27,14 @@ class Sparsification(StreamingMetric):
     `error="rmse"`, the absolute error for "mae", the Brier score for "brier". With `exact=True` all pixels are kept
     and sorted; otherwise they are binned by `bits` leading bits of their float32 pattern (2.5 MiB per draw at 16).
 
-    `compute()` gives `ause`, `ause_bound` (rigorous: the exact value is no farther), `ause_standard_error` (if pixels
-    are in random order within a bin) and `ause_random` (what an uncertainty that knows nothing would score);
-    `ause_mae` … for "mae". NaN without pixels. With `inverted=True` also `ause_inverted`, the area if the uncertainty
-    is turned round, with its bound, and `ause_inverted_noise`, the standard deviation of the area if it knows nothing.
+    `compute()` gives the following values, named `ause_mae` … for "mae". They are NaN without pixels.
+
+    - `ause`;
+    - `ause_bound`, a rigorous bound: the largest deviation from the exact value;
+    - `ause_standard_error`, if pixels are in random order within a bin;
+    - `ause_random`, the score of a random uncertainty;
+    - with `inverted=True`, `ause_inverted`, the area of the inverted uncertainty, with its bound, and
+      `ause_inverted_noise`, the standard deviation of the area of a random uncertainty.
     """
 
     higher_is_better = False
@@ -96,7 +100,7 @@ class Sparsification(StreamingMetric):
         ranking.accumulate(index, (self.loss_counts[rows], None), (self.loss_losses[rows], loss))
 
     def compute(self) -> dict[str, Tensor]:
-        """The area, its rigorous bound, its standard error and what chance would score, each one value per draw."""
+        """Return the area, its rigorous bound, its standard error and the area by chance, each one value per draw."""
         curves, name = self._curves(self.convention), self._name
         values = {
             name: curves.area(),
@@ -111,10 +115,10 @@ class Sparsification(StreamingMetric):
         return {name: self.result(value) for name, value in values.items()}
 
     def _noise(self) -> Tensor:
-        """The standard deviation of the area if pixels come in random order, (draw,).
+        """Return the standard deviation of the area if pixels come in random order, (draw,).
 
-        What is left after a cut is a mean of n of N losses. As a function of n/N its deviations are those of a Brownian
-        bridge, divided by n/N, whose integral has variance 1/N in units of the losses' coefficient of variation.
+        After a cut, n of N losses remain, and the curve is their mean. As a function of n/N, its deviations are a
+        Brownian bridge divided by n/N. Its integral has variance 1/N, in units of the losses' coefficient of variation.
         """
         if self.exact:
             losses = self._joined(self.kept_loss).T
@@ -135,7 +139,7 @@ class Sparsification(StreamingMetric):
         return "ause_mae" if self.error == "mae" else "ause"
 
     def curves(self) -> dict[str, Tensor]:
-        """Relative error of what remains: `curve`, in the oracle's order `oracle`, and the gap between them `error`."""
+        """Return relative errors of the remaining pixels: `curve`, `oracle`, and their gap `error`."""
         with self.all_processes():
             curves = self._curves(self.convention)
         return {
@@ -154,21 +158,21 @@ class Sparsification(StreamingMetric):
         return exact_curves(-keys.T if inverted else keys.T, losses.T, self.error, convention)
 
     def _joined(self, kept: list[Tensor] | Tensor) -> Tensor:
-        """What was kept, (pixel, draw): a list of tensors before a sync, one tensor after it."""
+        """Return the kept values, (pixel, draw): they are a list of tensors before a sync, one tensor after it."""
         nothing = torch.zeros((0, self.num_draws or 1), dtype=torch.float64, device=self.device)
         return torch.cat([nothing, *kept]) if isinstance(kept, list) else kept
 
     def _sync_dist(self, *args: Any, **kwargs: Any) -> None:
-        if self.exact:  # a process without pixels must take part in the others' shape and type
+        if self.exact:  # a process without pixels must have the same shape and type as others
             self.kept_uncertainty = [self._joined(self.kept_uncertainty)]
             self.kept_loss = [self._joined(self.kept_loss)]
         super()._sync_dist(*args, **kwargs)
 
 
 class Histograms(NamedTuple):
-    """Pixels by uncertainty and by loss, (row, bin): how many, sums of losses and of their squares.
+    """Pixels by uncertainty and by loss, (row, bin): numbers, sums of losses and of their squares.
 
-    edges: upper edges of the bins, (bin,); the first holds only zeros.
+    edges: upper edges of the bins, (bin,). The first bin has only zeros.
     """
 
     edges: Tensor
@@ -190,7 +194,7 @@ class _Curves(NamedTuple):
         return trapezoid(self.curve.value - self.oracle.value)
 
     def random(self) -> Tensor:
-        # Removing pixels at random leaves the error as it is, on average.
+        # Random removal does not change the error on average.
         return trapezoid((self.oracle.value[:, :1] > 0).to(torch.float64) - self.oracle.value)
 
     def bound(self) -> Tensor:
@@ -200,7 +204,7 @@ class _Curves(NamedTuple):
 
 
 def kept_pixels(total: Tensor, convention: Convention = "pooled") -> Tensor:
-    """How many of `total` pixels (draw,) are kept after each of the 100 cuts: (draw, 100) int64."""
+    """Return the number of `total` pixels (draw,) that remain after each of the 100 cuts: (draw, 100) int64."""
     cuts = torch.arange(NUM_CUTS, device=total.device)
     if convention == "gustafsson2020":
         return ((1.0 - cuts.to(torch.float64) * 0.01) * total[:, None]).to(torch.int64)  # 57·0.01 is not 57/100
@@ -259,12 +263,12 @@ def binned_curves(
     *,
     inverted: bool = False,
 ) -> _Curves:
-    """Curves of each row, with what the bins leave open; inverted: the least uncertain are removed first."""
+    """Return curves of each row with their bounds. `inverted`: the least uncertain pixels are removed first."""
     by_uncertainty = (histograms.uncertainty_counts, histograms.uncertainty_losses, histograms.uncertainty_squares)
     counts, losses, squares = (table.flip(1) for table in by_uncertainty) if inverted else by_uncertainty
     kept = kept_pixels(counts.sum(1), convention)
     cut = ranking.cut_at(kept, counts)
-    tied = not inverted  # the first bin holds zeros alone
+    tied = not inverted  # the first bin has only zeros
     sums = ranking.sum_in_any_order(cut, losses, squares, zeros_are_tied=tied)
     oracle_cut = ranking.cut_at(kept, histograms.loss_counts)
     oracle_sums = ranking.sum_of_keys(oracle_cut, histograms.loss_losses, histograms.edges)
@@ -274,7 +278,7 @@ def binned_curves(
 
 
 def relative_error(sums: PartialSum, kept: Tensor, error: SparsificationError) -> PartialSum:
-    """The error of what is kept divided by the error of all; 0 where the total loss is 0."""
+    """Return the error of the remaining pixels divided by the error of all; 0 if the total loss is 0."""
     total, growth = sums.value[:, :1], kept[:, :1] / kept.to(torch.float64)
     curves = []
     for part in sums:

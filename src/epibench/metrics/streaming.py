@@ -1,11 +1,11 @@
-"""What all metrics share: states of constant size that add up, one row per draw.
+"""Common parts of all metrics: states of constant size that add up, one row per draw.
 
 Inputs are flattened to (draw, pixel). A metric made with `num_draws=None` takes arrays of any shape and returns
 scalars; with `num_draws=D` the first axis of each per-draw input is the draw and each result has shape (D,).
 
-torchmetrics has no public way to ask for the names of states, to restore a metric as updated, or to sync outside of
-`compute()`: nothing else in epibench uses what is private there. tests/metrics/test_torchmetrics.py says at once if a
-new version has changed one of these.
+Three things need private parts of torchmetrics: the names of states, restoring a metric as updated, and a sync outside
+of `compute()`. Other code in epibench uses no private parts. tests/metrics/test_torchmetrics.py fails if a new version
+changes one of them.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ PRIVATE_ATTRIBUTES = ("_computed", "_defaults", "_forward_cache", "_should_unsyn
 class StreamingMetric(Metric):
     """A torchmetrics.Metric whose states are sums, so that they stream, merge and sync by addition.
 
-    `compute()` returns a dict of named values, which `info` describes; `metric["ause"]` is one, a metric itself.
-    `curves()` returns a dict of named curves and their `x`, if there are any; `curve_plot` says how to draw them.
+    `compute()` returns a dict of named values, which `info` describes. `metric["ause"]` is one value as a metric.
+    `curves()` returns a dict of named curves and their `x`, if any; `curve_plot` describes their plot.
     """
 
     is_differentiable = False
@@ -57,11 +57,11 @@ class StreamingMetric(Metric):
         if num_draws is not None and num_draws < 1:
             raise ValueError(f"num_draws must be at least 1, not {num_draws}")
         self.num_draws = num_draws
-        self.updated_value: str | None = None  # the one through which pixels have come since the last reset
+        self.updated_value: str | None = None  # the value that has received pixels since the last reset
         self._values: dict[str, MetricValue] = {}
 
     def __getitem__(self, name: str) -> MetricValue:  # type: ignore[override]
-        """One value by its name, as a metric that shares this one's state: for `self.log` of Lightning, or to plot."""
+        """Return one value by name, as a metric with the same state: for `self.log` of Lightning, or to plot."""
         if name not in self.info:
             raise KeyError(f"{type(self).__name__} has no value {name!r}; it has {', '.join(self.info)}")
         if name not in self._values:
@@ -71,7 +71,7 @@ class StreamingMetric(Metric):
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """This metric and its values: Lightning looks here for what is logged."""
+        """Yield this metric and its values: Lightning searches here for logged metrics."""
         memo = set() if memo is None else memo
         yield from super().named_modules(memo, prefix, remove_duplicate)
         for name in self.info:
@@ -81,14 +81,14 @@ class StreamingMetric(Metric):
                 yield f"{prefix}.{name}" if prefix else name, value
 
     def reset(self) -> None:
-        """Forget all pixels."""
+        """Remove all pixels."""
         super().reset()
         self.updated_value = None
 
     def plot(self, val: Any = None, ax: Any = None) -> Plotted:
-        """Draw the curves, if there are any, or the values; or `val`, one result or a list of results of each step.
+        """Draw the curves, if any, or the values; or `val`, one result or a list of results of each step.
 
-        Returns figure and axes. It needs matplotlib.
+        Returns figure and axes. Needs matplotlib.
         """
         if val is None and self.curve_plot is not None:
             return plot_curves(self.curves(), self.curve_plot, ax)
@@ -98,7 +98,7 @@ class StreamingMetric(Metric):
         """Declare a state of shape (draw, *shape) that adds up over batches, workers and shards."""
         zeros = torch.zeros((), dtype=dtype).expand(self.num_draws or 1, *shape)
         self.add_state(name, zeros, dist_reduce_fx="sum")
-        self._defaults[name] = zeros  # what `reset` goes back to takes no memory
+        self._defaults[name] = zeros  # the default of `reset` takes no memory
         setattr(self, name, zeros.clone(memory_format=torch.contiguous_format))
 
     def add_counts(self, name: str, *shape: int) -> None:
@@ -106,7 +106,7 @@ class StreamingMetric(Metric):
         self.add_sums(name, *shape, dtype=torch.int64)
 
     def rows(self, values: Array, trailing: int = 0) -> Tensor:
-        """`values` as (draw, pixel, *trailing axes) on this metric's device; a missing draw axis is added."""
+        """Return `values` as (draw, pixel, *trailing axes) on this metric's device, with a draw axis."""
         tensor = to_tensor(values, self.device)
         tail = tensor.shape[tensor.ndim - trailing :]
         if self.num_draws is None:
@@ -119,11 +119,11 @@ class StreamingMetric(Metric):
         return tensor.reshape(self.num_draws, -1, *tail)
 
     def shared(self, values: Array) -> Tensor:
-        """What is the same for all draws, such as the target, as (1, pixel)."""
+        """Return values that all draws share, e.g. the target, as (1, pixel)."""
         return to_tensor(values, self.device).reshape(1, -1)
 
     def gaussian_pixels(self, mean: Array, target: Array, **spread: Array) -> tuple[Tensor, Tensor, Tensor]:
-        """Means and their `std` or `variance` (draw, pixel), and targets (1, pixel), checked."""
+        """Return means and their `std` or `variance` (draw, pixel), and targets (1, pixel), checked."""
         ((name, values),) = spread.items()
         means, spreads, targets = self.rows(mean), self.rows(values), self.shared(target)
         same_pixels(mean=means, target=targets, **{name: spreads})
@@ -132,15 +132,15 @@ class StreamingMetric(Metric):
         return means, spreads, targets
 
     def result(self, values: Tensor) -> Tensor:
-        """Drop the draw axis again where the metric was made without one."""
+        """Drop the draw axis if the metric was made without one."""
         return values[0] if self.num_draws is None else values
 
     def curves(self) -> dict[str, Tensor]:
-        """Named curves over the abscissa `x`, one row per draw; none by default."""
+        """Return named curves over the abscissa `x`, one row per draw; none by default."""
         return {}
 
     def as_published(self) -> dict[str, Tensor]:
-        """What `gustafsson2020` makes of the same states, by names as `ece_gustafsson2020`; by default nothing."""
+        """Return the values of the same states under `gustafsson2020`, e.g. `ece_gustafsson2020`; by default none."""
         with self.all_processes():
             return self._published()
 
@@ -154,7 +154,7 @@ class StreamingMetric(Metric):
                 f"cannot merge {type(other).__name__} with {_settings(other)} into "
                 f"{type(self).__name__} with {_settings(self)}"
             )
-        for name in self.state_names:  # not merge_state: it would put what `other` has kept first
+        for name in self.state_names:  # not merge_state, which would put the kept pixels of `other` first
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self._update_count += other._update_count
         self.forget_result()
@@ -166,15 +166,15 @@ class StreamingMetric(Metric):
         return tuple(self._defaults)
 
     def mark_updated(self) -> None:
-        """Count as updated: torchmetrics warns in `compute()` where it saw no `update()`, also after restoring."""
+        """Mark as updated: torchmetrics warns in `compute()` without an `update()`, also after restoring."""
         self._update_count = max(1, self._update_count)
 
     def forget_result(self) -> None:
-        """Compute anew: the state has changed without an `update()`."""
+        """Discard the computed result after a change of the state without `update()`."""
         self._computed = None
 
     def all_processes(self) -> AbstractContextManager[None]:
-        """Within it, states are those of all processes together, as they are within `compute()`."""
+        """Return a context in which states are sums over all processes, as within `compute()`."""
         context: AbstractContextManager[None] = self.sync_context(
             dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
         )
@@ -182,9 +182,9 @@ class StreamingMetric(Metric):
 
 
 class MetricValue(CompositionalMetric):
-    """One value of a metric, by name: `compute()` and `forward()` return a tensor. The state is that of the metric.
+    """One value of a metric, by name: `compute()` and `forward()` return a tensor. It has the metric's state.
 
-    Pixels come through the metric or through one of its values, not through several: they would count several times.
+    Pixels must come through the metric or through one of its values: several of them would count pixels several times.
     """
 
     def __init__(self, metric: StreamingMetric, name: str) -> None:
@@ -193,22 +193,22 @@ class MetricValue(CompositionalMetric):
 
     @property
     def info(self) -> MetricInfo:
-        """How the value is named and read."""
+        """The description of the value."""
         return self._metric.info[self.name]
 
     @property
     def higher_is_better(self) -> bool | None:  # type: ignore[override]
-        """As the value declares it; None where neither is better."""
+        """The value's direction; None if neither direction is better."""
         return {"lower": False, "higher": True}.get(self.info.better)
 
     @property
     def device(self) -> torch.device:
-        """Where the state is."""
+        """The device of the state."""
         return self._metric.device
 
     @property
     def update_called(self) -> bool:
-        """Whether there are pixels, through whichever value they came."""
+        """Whether there are pixels, through any value."""
         return self._metric.update_called
 
     def update(self, *args: Any, **kwargs: Any) -> None:
@@ -224,7 +224,7 @@ class MetricValue(CompositionalMetric):
         return value
 
     def compute(self) -> Tensor:
-        """The value, one per draw."""
+        """Return the value, one per draw."""
         values = self._metric.compute()
         if self.name not in values:
             raise KeyError(f"{self._metric} as it was made gives {', '.join(values)}, and no {self.name!r}")
@@ -232,7 +232,7 @@ class MetricValue(CompositionalMetric):
         return value
 
     def plot(self, val: Any = None, ax: Any = None) -> Plotted:
-        """Draw the value, or `val`: one, or a list of those of each step. Returns figure and axes."""
+        """Draw the value, or `val`: one value, or a list of values of each step. Returns figure and axes."""
         return plot_values(self.compute() if val is None else val, {self.name: self.info}, ax)
 
     def _be_the_only_one(self) -> None:
@@ -250,25 +250,25 @@ class MetricValue(CompositionalMetric):
 
     @property  # type: ignore[override]
     def _forward_cache(self) -> Tensor | None:
-        """What Lightning logs on each step, also where the metric itself was called."""
+        """The value that Lightning logs on each step, also if the metric itself was called."""
         values = self._metric._forward_cache
         return None if values is None else values.get(self.name)
 
     @_forward_cache.setter
     def _forward_cache(self, value: Any) -> None:
-        """It is the metric's."""
+        """Ignore the value: the metric keeps it."""
 
     def __repr__(self) -> str:
         return f"{self._metric!r}[{self.name!r}]"
 
 
 def to_tensor(values: Array, device: torch.device | None = None) -> Tensor:
-    """Values as a tensor without a gradient; lists and numbers in float64, as NumPy has them."""
+    """Return values as a tensor without a gradient; lists and numbers as float64, as in NumPy."""
     if isinstance(values, Tensor):
         return values.detach().to(device)
     array = np.asarray(values)
     if not (array.dtype.isnative and array.flags.writeable and all(stride >= 0 for stride in array.strides)):
-        array = array.astype(array.dtype.newbyteorder("="))  # which torch would refuse, or warn about
+        array = array.astype(array.dtype.newbyteorder("="))  # torch would refuse or warn about other arrays
     return torch.from_numpy(array).to(device)
 
 
@@ -278,14 +278,14 @@ def _settings(metric: StreamingMetric) -> dict[str, Any]:
 
 
 def value_of(metric: StreamingMetric, name: str, *pixels: Array) -> Tensor:
-    """One value of a new metric, of whole arrays."""
+    """Return one value of a new metric for whole arrays."""
     metric.update(*pixels)
     value: Tensor = metric.compute()[name]
     return value
 
 
 def pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Cut (draw, pixel, …) tensors into pieces along the pixels that keep temporaries small."""
+    """Split (draw, pixel, …) tensors along the pixels into pieces with small temporaries."""
     elements = max(tensor[:, :1].numel() for tensor in tensors)
     size = max(1, (GPU_PIECE if tensors[0].is_cuda else CPU_PIECE) // max(1, elements))
     for start in range(0, tensors[0].shape[1], size):
@@ -293,10 +293,10 @@ def pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 def each_row(work: Callable[..., None] | Sequence[Callable[..., None]], *tensors: Tensor) -> None:
-    """Call every work with (rows, *pieces) until it has seen all of the (draw or 1, pixel, …) tensors.
+    """Call every work with (rows, *pieces) for all of the (draw or 1, pixel, …) tensors.
 
-    On a CPU it sees a few draws at a time, their pixels in order, while other threads do other draws and works: what it
-    adds up does not depend on the number of threads. On a GPU it sees all draws at once.
+    On a CPU a call has a few draws, with their pixels in order. Threads process other draws and works in parallel. So
+    sums do not depend on the number of threads. On a GPU a call has all draws.
     """
     draws = max(tensor.shape[0] for tensor in tensors)
     together = draws if tensors[0].is_cuda else max(1, CPU_PIECE // max(1, *(tensor[0].numel() for tensor in tensors)))

@@ -1,8 +1,8 @@
-"""Many members in one network (BatchEnsemble; Wen, Tran, Ba 2020): a vector on either side of every layer.
+"""BatchEnsemble (Wen, Tran, Ba 2020): many members in one network, with vectors around every layer.
 
-Member j has the weights W ∘ s_j r_jᵀ, of which only W is shared: its inputs are multiplied with r_j, its outputs with
-s_j, and it has biases of its own. A batch is cut into consecutive parts, one for each member, so that all of them go
-through in one pass.
+Member j has the weights W ∘ s_j r_jᵀ. Only W is shared: a layer's inputs are multiplied by r_j, its outputs by s_j, and
+each member has its own biases. A batch is split into consecutive parts, one for each member, so that all members run in
+one pass.
 """
 
 from __future__ import annotations
@@ -19,27 +19,32 @@ from epibench.errors import InputError
 
 LAYERS = (nn.Conv2d, nn.ConvTranspose2d, nn.Linear)
 CALLED = "called_for_members"
-# Vectors along the first and the second axis of a layer's weight, and biases, of all members one after another: flat,
-# so that weight decay leaves them alone, as it does all scales and biases.
+# Vectors along the first and the second axis of a layer's weight, and biases, of all members one after another. They
+# are flat, so that weight decay does not act on them, as on all scales and biases.
 ROWS, COLUMNS, BIAS = "member_rows", "member_columns", "member_bias"
 
 
 def random_signs(size: int) -> Tensor:
-    """1 or −1, each with probability ½."""
+    """Return 1 or −1, each with probability ½."""
     return torch.randint(0, 2, (size,)) * 2.0 - 1
 
 
 def around_one(size: int, deviation: float) -> Tensor:
-    """Normal with mean 1; all 1 without a deviation."""
+    """Return normal numbers with mean 1; all 1 without a deviation."""
     return 1 + deviation * torch.randn(size)
 
 
 def share_among(network: nn.Module, members: int, draw: Callable[[int], Tensor]) -> nn.Module:
-    """Let a network hold several members, in place; draw: so many entries of initial vectors.
+    """Let a network hold several members, in place.
 
-    Every layer keeps its weight, which members share, and gets their vectors; their biases begin as the layer's.
-    Batch norm is shared as it is. Layers act where they are called: attention that takes the weight of its last
-    layer instead has it shared as it is, too.
+    Every layer keeps its weight, which members share, and gets vectors for each member. Biases start as copies of the
+    layer's. Batch norm is shared. Only called layers get vectors: attention that reads its last layer's weight directly
+    shares this layer.
+
+    Args:
+        network: Network to change.
+        members: Number of members.
+        draw: Returns a number of initial entries of vectors.
     """
     for layer in network.modules():
         if isinstance(layer, LAYERS) and not isinstance(layer, NonDynamicallyQuantizableLinear):
@@ -63,7 +68,7 @@ def _share(layer: nn.Conv2d | nn.ConvTranspose2d | nn.Linear, members: int, draw
 
 
 def _check_called(layer: nn.Module, _: Tensor) -> None:
-    """Refuse a layer that is trained through its weight alone: members would share it, and differ once they predict."""
+    """Raise an error for a layer whose weight is trained without calling the layer: members would share it."""
     if not getattr(layer, CALLED, False):
         raise InputError(
             f"BatchEnsemble: the network takes the weight of {layer} without calling it, so that members cannot have "
@@ -84,7 +89,7 @@ def _after(layer: nn.Module, _: Any, values: Tensor, *, vectors: str, members: i
 
 
 def _by_image(vectors: Tensor, values: Tensor, members: int, axis: int) -> Tensor:
-    """The vector of the member that each image belongs to, along an axis of values."""
+    """Return the vector of each image's member, along an axis of values."""
     each, rest = divmod(len(values), members)
     if rest:
         raise InputError(
@@ -98,7 +103,7 @@ def _by_image(vectors: Tensor, values: Tensor, members: int, axis: int) -> Tenso
 
 
 def member_weights(weights: Mapping[str, Tensor], members: int, number: int) -> dict[str, Tensor]:
-    """The weights of one member, as those of the plain network that it is."""
+    """Return the weights of one member as a plain network."""
     plain = dict[str, Tensor]()
     for name, values in weights.items():
         layer, dot, kind = name.rpartition(".")
@@ -113,7 +118,7 @@ def member_weights(weights: Mapping[str, Tensor], members: int, number: int) -> 
 
 
 def _outer(rows: Tensor, columns: Tensor, shape: torch.Size) -> Tensor:
-    """rows · columnsᵀ in the shape of a weight, whose second axis has the columns of one group of rows."""
+    """Return rows · columnsᵀ in the shape of a weight, whose second axis has the columns of one group of rows."""
     groups = len(columns) // shape[1]
     product = rows.view(groups, -1, 1) * columns.view(groups, 1, -1)
     return product.reshape(shape[0], shape[1], *[1] * (len(shape) - 2))

@@ -1,7 +1,8 @@
-"""Which channels of a network belong together: whatever makes a channel, and whatever reads it, loses it together.
+"""Groups of channels: all layers that produce or read a channel lose it together.
 
-A network that offers `channel_groups()` can be made narrower (`networks.pruning`). `Channels` helps to write it: going
-through the layers as `forward` does, it notes who makes and who reads the channels of every feature map.
+A network with `channel_groups()` can be made narrower (`networks.pruning`). `Channels` helps to write this method: it
+goes through the layers in the order of `forward`, and notes which layers produce and read the channels of every feature
+map.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ Conv = nn.Conv2d | nn.ConvTranspose2d
 
 @dataclass(frozen=True)
 class Place:
-    """Where the channels of a group lie in a convolution: from which of its outputs, or of its inputs, on.
+    """The place of a group's channels in a convolution: its first output or input channel.
 
-    conv, norm: their names in the network; norm: the batch norm that follows a convolution whose outputs they are.
+    Args:
+        conv: Name of the convolution.
+        first: First channel of the group.
+        norm: Name of the batch norm after the convolution, if the channels are its outputs.
     """
 
     conv: str
@@ -31,9 +35,12 @@ class Place:
 
 @dataclass
 class ChannelGroup:
-    """Channels of a feature map, of which the same can be taken from every convolution that makes or reads them.
+    """Channels of a feature map, of which all their convolutions can lose the same ones.
 
-    makers: those whose outputs they are, or are added to; readers: those whose inputs they are.
+    Args:
+        size: Number of channels.
+        makers: Convolutions whose outputs they are, or are added to.
+        readers: Convolutions whose inputs they are.
     """
 
     size: int
@@ -46,10 +53,10 @@ Features = Sequence[ChannelGroup]  # the channels of a feature map: groups, one 
 
 @runtime_checkable
 class Prunable(Protocol):
-    """A network that says which of its channels can go."""
+    """A network that declares which channels can be removed."""
 
     def channel_groups(self) -> list[ChannelGroup]:
-        """Every group of channels that can go, by the sizes that the network has now."""
+        """Return every group of removable channels, with its present size."""
 
 
 class Channels:
@@ -60,7 +67,7 @@ class Channels:
         self._names = {module: name for name, module in network.named_modules()}
 
     def through(self, conv: nn.Module, norm: nn.Module | None, inputs: Features = ()) -> Features:
-        """What a convolution, and batch norm after it, makes of its inputs; without inputs it reads what must stay."""
+        """Note a convolution with batch norm, and return its outputs. Without inputs it reads fixed channels."""
         self.read(conv, inputs)
         made = ChannelGroup(_plain(conv).out_channels)
         self.groups.append(made)
@@ -68,18 +75,18 @@ class Channels:
         return (made,)
 
     def layer(self, layer: nn.Module, inputs: Features = ()) -> Features:
-        """The same of a module whose first children are a convolution and batch norm."""
+        """Note a module whose first children are a convolution and batch norm, and return its outputs."""
         conv, norm, *_ = layer.children()
         return self.through(conv, norm, inputs)
 
     def add(self, conv: nn.Module, norm: nn.Module | None, inputs: Features, to: Features) -> Features:
-        """A convolution whose outputs are added to features, channel by channel: those remain one."""
+        """Note a convolution whose outputs are added to features, channel by channel, and return the features."""
         self.read(conv, inputs)
         self._make(conv, norm, to)
         return to
 
     def read(self, conv: nn.Module, inputs: Features) -> None:
-        """A convolution that takes features, or several side by side."""
+        """Note a convolution that reads features, or several concatenated ones."""
         first, name = 0, self._names[_plain(conv)]
         for group in inputs:
             group.readers.append(Place(name, first))
@@ -97,7 +104,7 @@ class Channels:
 
 
 def _plain(conv: nn.Module) -> Conv:
-    """A convolution every output of which sees every input."""
+    """Return a convolution; raise an InputError unless each output depends on every input."""
     if not isinstance(conv, Conv) or conv.groups != 1:
         raise InputError(f"channel_groups: {conv} is no convolution with groups=1; leave its channels as they are")
     return conv

@@ -17,30 +17,41 @@ from epibench.networks.channels import ChannelGroup, Channels
 from epibench.networks.resnet import NARROWEST, FarConv2d, ResNet, initialise, load_backbone
 from epibench.networks.stages import State, Step
 
-# What published weights were trained with: mean and standard deviation of the channels, images being from 0 to 1 or
-# from 0 to 255.
+# Normalisation of published weights: mean and standard deviation of the channels, for images from 0 to 1 or from 0
+# to 255.
 IMAGE_MEAN, IMAGE_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # Gustafsson et al. (2020) subtract the means of blue, green and red from red, green and blue.
 GUSTAFSSON2020_MEAN = (102.9801, 115.9465, 122.7717)
 NORMALISATIONS = ("imagenet", "gustafsson2020", "none")
 LOGITS_STD = 0.01
 LEAK = 0.01  # the slope of the leaky ReLUs
-LAST_BLOCKS = 4  # how many residual blocks are meant by the places "blocks"
+LAST_BLOCKS = 4  # number of residual blocks of the places "blocks"
 
 
 class DeepLabV3(nn.Module):
-    """A ResNet, the pyramid of dilated convolutions, and a 1×1 convolution to logits at 1 / output_stride of the size.
+    """A ResNet, the pyramid of dilated convolutions, and a 1×1 convolution to logits at 1 / output_stride.
 
     The network of Gustafsson et al. (2020) has the default sizes, and normalisation="gustafsson2020", ceil_mode, leaky,
-    absolute_scale and head_init="default". rates: the dilations of the pyramid, in pixels of the features; Chen et al.
-    halve them at output stride 16. backbone_weights: a file with weights of the ResNet, see `load_backbone`; None
-    starts from He's initialisation. normalisation: of the image, by ImageNet's mean and standard deviation; by
-    subtracting the means of Gustafsson et al.; or none, levels from 0 to 255.
+    absolute_scale and head_init="default".
 
-    ceil_mode: the maximum in the stem rounds sizes up, so that 512 pixels become 65 logits and not 64. leaky: the head
-    has leaky ReLUs. absolute_scale: every batch norm has the scale |weight| + 1e-5. head_init: He's initialisation of
-    the head and small logits, or PyTorch's default. dropout_places: what MC-dropout drops: the output of each of the
-    four stages, as published, or of the last four residual `blocks`, or of modules by their names.
+    Args:
+        num_classes: Number of classes.
+        depth: Depth of the ResNet.
+        output_stride: Ratio of the image's size to the logits' size.
+        width: Width of the ResNet.
+        head_width: Channels of the pyramid.
+        rates: Dilations of the pyramid, in pixels of the features. Chen et al. halve them at output stride 16.
+        stem: Stem of the ResNet.
+        head_dropout: Dropout rate of the head in training.
+        backbone_weights: File with weights of the ResNet (`load_backbone`); None starts from He's initialisation.
+        normalisation: Of the image: ImageNet's mean and standard deviation, the means of Gustafsson et al., or none
+            (levels from 0 to 255).
+        ceil_mode: Whether the maximum in the stem rounds sizes up, so that 512 pixels become 65 logits and not 64.
+        leaky: Whether the head has leaky ReLUs.
+        absolute_scale: Whether every batch norm has the scale |weight| + 1e-5.
+        head_init: He's initialisation of the head with small logits, or PyTorch's default.
+        dropout_places: Where MC-dropout drops: the output of each of the four stages, as published, of the last four
+            residual `blocks`, or of modules by their names.
     """
 
     last_layers = ("logits",)
@@ -83,7 +94,7 @@ class DeepLabV3(nn.Module):
             mean, std = 255 * torch.tensor(IMAGE_MEAN), 255 * torch.tensor(IMAGE_STD)
         elif normalisation == "gustafsson2020":
             mean = torch.tensor(GUSTAFSSON2020_MEAN)
-        # Not in the state dict: they are no weights, and the same for everyone.
+        # Not in the state dict: they are not weights.
         self.register_buffer("image_mean", mean.view(1, 3, 1, 1), persistent=False)
         self.register_buffer("image_std", std.view(1, 3, 1, 1), persistent=False)
         self.dropout_places = self._named_places(dropout_places)
@@ -91,15 +102,15 @@ class DeepLabV3(nn.Module):
             load_backbone(self.backbone, backbone_weights)
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Logits, (image, class, ⌈height / output stride⌉, ⌈width / output stride⌉) float32; one more with ceil_mode.
+        """Return logits, (image, class, ⌈height / output stride⌉, ⌈width / output stride⌉) float32.
 
-        inputs: `image`, (image, 3, height, width) uint8.
+        With ceil_mode, sizes may be one larger. inputs: `image`, (image, 3, height, width) uint8.
         """
         logits: Tensor = self.logits(self.pyramid(self.backbone(self._normalised(inputs))))
         return logits.float()
 
     def stages(self) -> dict[str, Step]:
-        """The stem, every residual block, the pyramid, and the logits (`networks.stages`)."""
+        """Return the stem, every residual block, the pyramid, and the logits (`networks.stages`)."""
         modules = {name: self.get_submodule(name) for name in map("backbone.{}".format, self.backbone.block_names())}
         return {
             "backbone.stem": lambda inputs: (self.backbone.stem(self._normalised(inputs)),),
@@ -109,7 +120,7 @@ class DeepLabV3(nn.Module):
         }
 
     def channel_groups(self) -> list[ChannelGroup]:
-        """All channels but those of the image and of the logits (`networks.channels`)."""
+        """Return all channels except those of the image and the logits (`networks.channels`)."""
         channels, pyramid = Channels(self), self.pyramid
         features = self.backbone.note_channels(channels)
         beside = [channels.layer(layer, features) for layer in (*pyramid.branches, pyramid.mean)]
@@ -120,7 +131,7 @@ class DeepLabV3(nn.Module):
         return (inputs["image"].to(self.image_mean.dtype) - self.image_mean) / self.image_std
 
     def _named_places(self, places: str | Sequence[str]) -> tuple[str, ...]:
-        """The modules that dropout follows; those that are given by name are looked up when it is inserted."""
+        """Return the modules before dropout. Names of the user are checked when dropout is inserted."""
         if not isinstance(places, str):
             return tuple(places)
         blocks = self.backbone.block_names()
@@ -133,9 +144,10 @@ def _applied(module: nn.Module, state: State) -> State:
 
 
 class Pyramid(nn.Module):
-    """Features at several distances side by side: a 1×1 convolution, 3×3 ones with each dilation, and the image's mean.
+    """Features at several distances: a 1×1 convolution, dilated 3×3 convolutions, and the image's mean.
 
-    Each has `outputs` channels with batch norm and ReLU, leaky or not; all together are projected to as many.
+    Each has `outputs` channels with batch norm and ReLU, leaky or not. A projection reduces all of them to `outputs`
+    channels.
     """
 
     def __init__(self, inputs: int, outputs: int, rates: tuple[int, ...], dropout: float, leaky: bool, he: bool):
@@ -161,7 +173,7 @@ class Pyramid(nn.Module):
 
 
 def normalised(conv: nn.Conv2d, leaky: bool, he: bool) -> nn.Sequential:
-    """A convolution with batch norm and ReLU, from He's initialisation or from PyTorch's."""
+    """Return a convolution with batch norm and ReLU, with He's initialisation or PyTorch's."""
     if he:
         initialise(conv)
     activation = nn.LeakyReLU(LEAK, inplace=True) if leaky else nn.ReLU(inplace=True)
@@ -169,14 +181,14 @@ def normalised(conv: nn.Conv2d, leaky: bool, he: bool) -> nn.Sequential:
 
 
 def one_of(option: str, value: str, choices: Iterable[str]) -> str:
-    """The value, if it is one of the choices, or an InputError."""
+    """Return the value; raise an InputError if it is none of the choices."""
     if value not in choices:
         raise InputError(f"{option} of DeepLabV3: choose one of {', '.join(choices)}, not {value}")
     return value
 
 
 def check_head(num_classes: int, head_width: int, rates: Sequence[int], dropout: float) -> None:
-    """A head of this shape can be made, or an InputError."""
+    """Raise an InputError unless a head of this shape is possible."""
     if num_classes < 2:
         raise InputError(f"num_classes of DeepLabV3: at least 2, not {num_classes}")
     if head_width < NARROWEST:

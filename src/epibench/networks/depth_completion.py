@@ -19,10 +19,10 @@ SLOPE = 0.2  # of the leaky ReLUs
 DEEPEST = 16  # the encoder's coarsest resolution is 1/16
 MEAN_SCALE = 100.0
 PUBLISHED_STD = 1e-3
-LUMA = (299, 587, 114)  # thousandths: integers round alike on every device
-SQUARES = 6  # sizes of the squares that sparse depth is spread over: 2, 4 … 64 pixels
-FADING = 0.1  # how much a size counts beside the one before
-# What MC-dropout drops: the last three outputs of the encoder, and the first four concatenations or up-convolutions.
+LUMA = (299, 587, 114)  # thousandths: integers are rounded equally on every device
+SQUARES = 6  # sizes of the squares over which sparse depth is spread: 2, 4 … 64 pixels
+FADING = 0.1  # weight of a size relative to the size before
+# Places of MC-dropout: the last three outputs of the encoder, and the first four concatenations or up-convolutions.
 DEEP = ("encoder.2", "encoder.3", "encoder.4")
 PLACES = {
     "concatenations": (*DEEP, *(f"joined.{number}" for number in range(4))),
@@ -33,14 +33,17 @@ PLACES = {
 class DepthCompletion(nn.Module):
     """Encoder and decoder with skip connections, at full resolution from the first layer to the last.
 
-    `width` 32 and `blocks` (3, 4, 6, 3), those of a ResNet34, are the published network; a narrow and shallow one has
-    the same shape. grey: the network sees an 8-bit grey image, as in the published runs. `init_std`: None starts from
-    He's initialisation instead of the published N(0, 10⁻³). anchored: the network sees sparse depth spread over the
-    picture, too, and its mean is a correction to that; the published one has to learn to pass depth on, which takes
-    long. image_max: the network sees an image from 0 to so much; the published one from 0 to 255. dropout_places:
-    MC-dropout drops the last three outputs of the encoder, for the decoder and the skips alike, and, as published, the
-    first four concatenations of the decoder with its skips; or with `decoder`, only what the decoder puts into those;
-    or modules by their names.
+    Args:
+        width: Channels of the stems; 32 in the published network.
+        blocks: Blocks of the stages; (3, 4, 6, 3) in the published network, as in a ResNet34.
+        grey: Whether the input is an 8-bit grey image, as published.
+        init_std: Standard deviation of initial weights, published 10⁻³; None: He's initialisation.
+        anchored: Whether the input includes sparse depth that is spread over the picture, which the mean corrects. The
+            published network must learn to pass depth on, which takes long.
+        image_max: Largest level of the image; 255 in the published network.
+        dropout_places: MC-dropout drops the last three outputs of the encoder, also in the skips, and, as published,
+            the first four concatenations of the decoder with its skips; with `decoder`, only the decoder's part of
+            these; or modules by their names.
     """
 
     stage_modules: ClassVar = {"depth_stem": ("image_stem", "depth_stem"), "log_variance": ("mean", "log_variance")}
@@ -63,9 +66,9 @@ class DepthCompletion(nn.Module):
         named = PLACES[dropout_places] if isinstance(dropout_places, str) else dropout_places
         self.dropout_places = tuple(named)
         self.grey, self.anchored, self.levels = grey, anchored, 255 / image_max
-        # Not in the state dict: it is no weight. On the device from the start, so that no pass waits for a copy.
+        # Not in the state dict: it is not a weight. A buffer is on the device, so that no pass waits for a copy.
         self.register_buffer("luma", torch.tensor(LUMA, dtype=torch.int32).view(1, 3, 1, 1), persistent=False)
-        sizes = (2 * width, 2 * width, 4 * width, 8 * width, 16 * width, 16 * width)  # stem, four stages, the deepest
+        sizes = (2 * width, 2 * width, 4 * width, 8 * width, 16 * width, 16 * width)  # stem, four stages, deepest layer
         self.image_stem = conv_layer(1 if grey else 3, width)
         self.depth_stem = conv_layer(2 if anchored else 1, width)
         stages = [
@@ -82,11 +85,11 @@ class DepthCompletion(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
                 initialise(module, init_std)
-        for head in (self.mean, self.log_variance):  # what starts at depths of hundreds of metres takes long to return
+        for head in (self.mean, self.log_variance):  # large initial depths take long to decrease
             initialise(head, PUBLISHED_STD)
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Mean in metres and log variance of every pixel, (image, 2, height, width).
+        """Return mean in metres and log variance of every pixel, (image, 2, height, width).
 
         inputs: `image`, (image, 3, height, width) uint8, and `sparse_depth`, (image, 1, height, width) in metres.
         """
@@ -98,7 +101,7 @@ class DepthCompletion(nn.Module):
         return self._heads(state)
 
     def stages(self) -> dict[str, Step]:
-        """The stems, every layer of the encoder, those of the decoder and its joints, the heads (`networks.stages`)."""
+        """Return the stems, the layers of encoder and decoder, the joints, and the heads (`networks.stages`)."""
         steps: dict[str, Step] = {"depth_stem": self._stems}
         for number, layer in enumerate(self.encoder):
             steps[f"encoder.{number}"] = partial(_encoded, layer)
@@ -107,7 +110,7 @@ class DepthCompletion(nn.Module):
         return {**steps, "log_variance": self._heads}
 
     def channel_groups(self) -> list[ChannelGroup]:
-        """All channels but those of the inputs and of the outputs (`networks.channels`)."""
+        """Return all channels except those of inputs and outputs (`networks.channels`)."""
         channels = Channels(self)
         skips: list[Features] = [(*channels.layer(self.image_stem), *channels.layer(self.depth_stem))]
         *stages, deepest = self.encoder
@@ -124,7 +127,7 @@ class DepthCompletion(nn.Module):
         return channels.groups
 
     def _stems(self, inputs: Mapping[str, Tensor]) -> State:
-        """Sparse depth as it came, depth in every pixel if the network is anchored, and features."""
+        """Return sparse depth, anchors of an anchored network, and features."""
         image, sparse = inputs["image"], inputs["sparse_depth"]
         if self.grey:
             image = (image * self.luma).sum(1, keepdim=True, dtype=torch.int32)
@@ -144,7 +147,7 @@ class DepthCompletion(nn.Module):
 
 
 def _encoded(layer: nn.Module, state: State) -> State:
-    """What the encoder has put out so far is kept for the decoder."""
+    """Return the state with the layer's output; former outputs stay for the decoder."""
     return (*state, layer(state[-1]))
 
 
@@ -153,12 +156,12 @@ def _decoded(layer: nn.Module, state: State) -> State:
 
 
 def _joined(join: nn.Module, state: State) -> State:
-    """The last features with the skip before them."""
+    """Join the last features with the skip before them."""
     return (*state[:-2], join(state[-1], state[-2]))
 
 
 class Concatenation(nn.Module):
-    """The channels of two maps, one after the other: a module, so that dropout can follow it by name."""
+    """The concatenated channels of two maps: a module, so that dropout can follow it by name."""
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
         """(image, channels of both, height, width)."""
@@ -188,10 +191,10 @@ def up_layer(inputs: int, outputs: int, stride: int) -> nn.Sequential:
 
 
 def spread(sparse: Tensor) -> Tensor:
-    """Depth in every pixel, from sparse depth, (image, 1, height, width) float32; 0 if an image has none.
+    """Spread sparse depth over every pixel, (image, 1, height, width) float32; 0 for an image without points.
 
-    The geometric mean of the points in the pixel, in the squares around it, and in the whole image; each size counts a
-    tenth of the one before, so that the nearest points decide.
+    The value is the geometric mean of the points in the pixel, in the squares around it, and in the whole image. Each
+    size has a tenth of the weight of the size before, so that the nearest points dominate.
     """
     height, width = sparse.shape[-2:]
     known = (sparse > 0).float()
@@ -207,6 +210,6 @@ def spread(sparse: Tensor) -> Tensor:
 
 
 def _filled(image: Tensor) -> Tensor:
-    """Zeros on the right and at the bottom, up to a multiple of the coarsest resolution."""
+    """Pad with zeros on the right and at the bottom, to a multiple of the coarsest resolution."""
     height, width = image.shape[-2:]
     return functional.pad(image, (0, -width % DEEPEST, 0, -height % DEEPEST))

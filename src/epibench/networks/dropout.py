@@ -1,8 +1,8 @@
-"""Dropout whose masks are a function of (key of the image, place), in any network, whatever mode its modules are in.
+"""Dropout with masks that are a function of (key of the image, place), in any network and any mode.
 
-MC-dropout is usually done by putting a network into training mode. That makes batch normalisation use the statistics of
-the batch, and change its own; and masks come from one generator, so that an image meets another mask in another batch.
-Here, `SeededDropout` answers the calls of dropout themselves, and nothing else changes.
+Training mode, the usual way of MC-dropout, makes batch normalisation use the statistics of the batch and change its
+own. Its masks come from one generator, so that an image has another mask in another batch. `SeededDropout` replaces the
+calls of dropout themselves, and changes nothing else.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from epibench.networks.dropout_kernel import can_fuse, fused_dropout
 
 # Words of a place: 2⁴⁰ hold the mask of 2⁴² elements per image, and 2²³ places fit into the counter.
 _PLACE = 2**40
-# Words that are made at a time: their temporaries stay in the cache of a CPU; a GPU wants few large operations.
+# Words that are made at a time: their temporaries stay in a CPU's cache; a GPU needs few large operations.
 _SLICE = {"cpu": 2**19}
 _LARGE_SLICE = 2**24
-# −λα of SELU (Klambauer et al. 2017): what alpha dropout puts in place of what it drops.
+# −λα of SELU (Klambauer et al. 2017): the value of elements that alpha dropout drops.
 _SATURATION = -1.7580993408473766
 
 
 @dataclass(frozen=True)
 class _Flavour:
-    """What one of torch's functions drops. unbatched: the number of axes of an input without a batch axis."""
+    """The units that one of torch's functions drops. `unbatched`: number of axes of an input without a batch axis."""
 
     channels: bool = False
     alpha: bool = False
@@ -65,12 +65,14 @@ _RECURRENT: set[Callable[..., Any]] = {torch.lstm, torch.gru, torch.rnn_tanh, to
 
 
 class SeededDropout(TorchFunctionMode):
-    """Within it, dropout of a network acts in any mode, with masks that are a function of (key of the image, place).
+    """A context in which dropout acts in any mode, with masks of (key of the image, place).
 
-    The place is the running number of dropout calls since the mode was entered. The mode holds for the current thread.
+    The place is the number of dropout calls since the context was entered. The context acts on the current thread.
 
-    keys: (image,) int64, one for each entry of the batch axis, which comes first; rate: overrides every p, None keeps
-    the p's of the network. by_mode: only what is in training mode drops, as dropout that was inserted always is.
+    Args:
+        keys: (image,) int64, one for each entry of the batch axis, which is the first axis.
+        rate: Overrides every p; None keeps the network's p.
+        by_mode: Whether dropout follows the mode of its module. Inserted dropout then acts by its own `always`.
     """
 
     def __init__(self, keys: Tensor, rate: float | None = None, by_mode: bool = False):
@@ -84,7 +86,7 @@ class SeededDropout(TorchFunctionMode):
 
     @property
     def calls(self) -> int:
-        """How many dropouts have acted since the mode was entered; those with p = 0 do not count."""
+        """The number of dropouts that have acted since the context was entered, without those of p = 0."""
         return self._calls
 
     def __enter__(self) -> SeededDropout:
@@ -99,7 +101,7 @@ class SeededDropout(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Answer the calls of dropout; let all others pass."""
+        """Replace calls of dropout; run all other functions."""
         kwargs = kwargs or {}
         if func in _FLAVOURS:
             return self._dropout(_FLAVOURS[func], *args, **kwargs)
@@ -123,7 +125,7 @@ class SeededDropout(TorchFunctionMode):
         inplace: bool = False,
         train: bool = True,
     ) -> Tensor:
-        """What torch's functions do with these arguments, with our mask, and in any mode unless it counts."""
+        """Return the result of torch's function with a seeded mask, in any mode unless `by_mode` is set."""
         if self._by_mode and not (training and train):
             return input
         rate = p if self._rate is None else self._rate
@@ -150,7 +152,7 @@ class SeededDropout(TorchFunctionMode):
         return dropped.reshape(input.shape)
 
     def _windows(self, input: Tensor) -> Tensor:
-        """A view of (image · window, …) as (image, window, …)."""
+        """Return a view of (image · window, …) as (image, window, …)."""
         images = len(self._keys)
         if input.dim() == 0 or len(input) % images:
             raise InputError(
@@ -174,7 +176,7 @@ class SeededDropout(TorchFunctionMode):
         is_causal: bool = False,
         **options: Any,
     ) -> Tensor:
-        """softmax(query · keyᵀ) · value with dropout on the weights; without, torch's own."""
+        """Return softmax(query · keyᵀ) · value with dropout on the weights; without dropout, torch's result."""
         if dropout_p == 0:
             return functional.scaled_dot_product_attention(
                 query, key, value, attn_mask=attn_mask, is_causal=is_causal, **options
@@ -189,12 +191,12 @@ class SeededDropout(TorchFunctionMode):
             scores = scores.masked_fill(~attn_mask, -math.inf)
         elif attn_mask is not None:
             scores = scores + attn_mask
-        # A query that may look nowhere has weights 0 instead of NaN.
+        # A query without any visible key has weights 0 instead of NaN.
         weights = torch._safe_softmax(scores, -1)
         return self._dropout(_Flavour(), weights, dropout_p) @ value
 
     def _multi_head_attention(self, *args: Any, **kwargs: Any) -> Any:
-        """nn.MultiheadAttention, which tells its p in any mode."""
+        """Run nn.MultiheadAttention, which passes its p in any mode."""
         bound = _MULTI_HEAD_SIGNATURE.bind(*args, **kwargs)
         if bound.arguments["dropout_p"] == 0 or (self._by_mode and not bound.arguments.get("training", True)):
             return functional.multi_head_attention_forward(*args, **kwargs)
@@ -207,7 +209,7 @@ class SeededDropout(TorchFunctionMode):
 
 
 def _past_the_modes(function: Any) -> FunctionType:
-    """The same function, except that it does not hand itself over to the mode; what it calls does."""
+    """Copy a function so that it does not call the context itself; the functions that it calls do."""
     names = {**function.__globals__, "has_torch_function": lambda _: False}
     copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__
@@ -224,13 +226,13 @@ def _check_rate(rate: float) -> None:
 
 
 def _drop(values: Tensor, drops: Tensor, rate: float, *, alpha: bool = False, inplace: bool = False) -> Tensor:
-    """Dropout: slope · value + shift, except for what is dropped."""
+    """Return slope · value + shift; dropped elements get a constant."""
     slope, shift, instead = 1 / (1 - rate) if rate < 1 else 0.0, 0.0, 0.0
     if alpha and rate < 1:  # slope · (value, or the saturation of SELU) + shift keeps mean 0 and variance 1
         slope = 1 / math.sqrt((_SATURATION**2 * rate + 1) * (1 - rate))
         shift = -slope * _SATURATION * rate
         instead = slope * _SATURATION + shift
-    # The product is new and laid out in memory as the values are; all the rest is done in place.
+    # The product is new and has the memory layout of the values. Later operations are in place.
     result = values.mul_(slope) if inplace else values.mul(slope)
     if shift:
         result.add_(shift)
@@ -242,10 +244,10 @@ def _in_windows(values: Tensor, images: int) -> Tensor:
 
 
 def drop_elements(values: Tensor, keys: Tensor, place: int, rate: float) -> Tensor:
-    """Dropout of elements of (image · window, …) values, by the masks that `dropout_mask` gives; 0 < rate.
+    """Drop elements of (image · window, …) values by the masks of `dropout_mask`; 0 < rate.
 
-    keys: (image,) int64, on the device of the values. On a GPU in one kernel, where Triton is there and no gradient is
-    asked for.
+    `keys`: (image,) int64, on the device of the values. A GPU runs one kernel if Triton exists and no gradient is
+    needed.
     """
     if rate < 1 and can_fuse(values):
         return fused_dropout(values, keys, place, _threshold(rate), 1 / (1 - rate))
@@ -264,7 +266,7 @@ def _(values: Tensor, keys: Tensor, place: int, rate: float) -> Tensor:
 
 
 def compilable_drop(values: Tensor, keys: Tensor, place: int, rate: float) -> Tensor:
-    """The same as `drop_elements`; to a compiler it is one operation that it cannot look into."""
+    """Return `drop_elements` as one opaque operation for a compiler."""
     if torch.compiler.is_compiling():
         result: Tensor = _opaque_drop(values, keys, place, rate)
         return result
@@ -272,15 +274,15 @@ def compilable_drop(values: Tensor, keys: Tensor, place: int, rate: float) -> Te
 
 
 def _threshold(rate: float) -> int:
-    """An element is dropped where its 16 bits are below."""
+    """Return the bound below which the 16 bits of an element drop it."""
     return round(rate * 2**16)
 
 
 def _drops(keys: Tensor, place: int, shape: tuple[int, ...], rate: float) -> Tensor:
-    """What is dropped, (image, *shape) bool.
+    """Return which elements are dropped, (image, *shape) bool.
 
     Element e of an image, counted in the order of its axes and not of its memory, has 16 bits: piece e mod 4 of word
-    place · 2⁴⁰ + ⌊e / 4⌋, lowest bits first. It is dropped where they, as a signed number plus 32,768, are below
+    place · 2⁴⁰ + ⌊e / 4⌋, lowest bits first. It is dropped if these bits, as a signed number plus 32,768, are below
     round(rate · 65,536), so that the probability is the rate to within 2⁻¹⁷.
     """
     below = _threshold(rate)
@@ -305,10 +307,17 @@ def dropout_mask(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """What dropout multiplies with, (image, *shape): 0 with probability rate, otherwise 1 / (1 − rate).
+    """Return the factors of dropout, (image, *shape): 0 with probability rate, otherwise 1 / (1 − rate).
 
-    The probability is the rate rounded to a multiple of 2⁻¹⁶. keys: (image,) int64; place: below 2²³; shape: up to 2⁴²
-    elements. Equal on every device.
+    The probability is the rate rounded to a multiple of 2⁻¹⁶. Masks are equal on every device.
+
+    Args:
+        keys: (image,) int64.
+        place: Number of the place, below 2²³.
+        shape: Shape of an image's mask, up to 2⁴² elements.
+        rate: Dropout rate.
+        dtype: Type of the factors.
+        device: Device of the factors; None: the device of the keys.
     """
     _check_rate(rate)
     drops = _drops(keys if device is None else keys.to(device), place, shape, rate)
@@ -319,9 +328,19 @@ def dropout_mask(
 def insert_dropout(
     network: nn.Module, places: Sequence[str], rate: float, always: bool = True
 ) -> list[RemovableHandle]:
-    """Dropout after the named modules, in every mode of the network, until the handles are removed.
+    """Insert dropout after the named modules, in every mode of the network, until the handles are removed.
 
-    always: False for dropout that follows the mode of the network, as `nn.Dropout` does.
+    Args:
+        network: Network to change.
+        places: Names of modules.
+        rate: Dropout rate.
+        always: Whether dropout acts in every mode; otherwise only in training mode, as `nn.Dropout`.
+
+    Returns:
+        Handles that remove the dropout.
+
+    Raises:
+        InputError: The network has no such module.
     """
     _check_rate(rate)
     modules = {name: each for name, each in network.named_modules(remove_duplicate=False) if _returns(name, each)}
@@ -336,7 +355,7 @@ def insert_dropout(
 
 
 def _returns(name: str, module: nn.Module) -> bool:
-    """Whether a module inside of a network is called: lists of modules never are, and so nothing follows them."""
+    """Return whether a module is called. Lists of modules never are, so that dropout cannot follow them."""
     return bool(name) and not isinstance(module, nn.ModuleList | nn.ModuleDict)
 
 
@@ -354,9 +373,9 @@ def _dropout_hook(place: str, rate: float, always: bool) -> Callable[[nn.Module,
 
 @contextmanager
 def dropout_after(network: nn.Module, places: Sequence[str], rate: float) -> Iterator[None]:
-    """Dropout inserted after the named modules, and removed at the end.
+    """Insert dropout after the named modules within the context.
 
-    Within `SeededDropout` its masks are seeded too; outside of it they come from torch's generator.
+    Within `SeededDropout` its masks are seeded, too. Otherwise they come from torch's generator.
     """
     handles = insert_dropout(network, places, rate)
     try:

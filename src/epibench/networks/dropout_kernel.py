@@ -1,7 +1,7 @@
-"""Dropout in one Triton kernel: every value is read once, its random bits are made beside it, and it is written once.
+"""Dropout in one Triton kernel, which reads and writes every value once and computes its random bits.
 
-The bits are those of `randomness.bits`, as `dropout._drops` uses them, so that a GPU drops what a CPU drops. Triton
-comes with torch on GPUs; where it is missing, the plain path serves.
+The bits are those of `randomness.bits`, as in `dropout._drops`, so that a GPU drops the same elements as a CPU. Triton
+comes with torch on GPUs. Without it, plain operations are used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from epibench import kernels
 
-if TYPE_CHECKING:  # Triton has no types, and is not everywhere
+if TYPE_CHECKING:  # Triton has no types, and may be missing
     triton: Any = None
     tl: Any = None
 else:
@@ -24,9 +24,9 @@ else:
         triton = tl = None
 
 BLOCK = 1024  # elements of a program
-WIDEST = 64  # channels of a block, where channels lie innermost
+WIDEST = 64  # channels of a block if channels are innermost
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
-LARGEST = 2**30  # elements of a row: their numbers, and those of a block that reaches beyond, have 32 bits
+LARGEST = 2**30  # elements of a row: their indices, and indices of a block beyond the end, have 32 bits
 
 
 # Triton reads the annotations: only constants may have one.
@@ -43,7 +43,7 @@ def _fused(  # type: ignore[no-untyped-def]
     inner: tl.constexpr,
     outer: tl.constexpr,
 ):
-    """One block of a row of the batch; memory holds (pixel, channel), elements are counted as (channel, pixel)."""
+    """Process one block of a batch row; memory holds (pixel, channel), elements are counted as (channel, pixel)."""
     pixel = tl.program_id(0) * outer + tl.arange(0, outer)[:, None]
     channel = tl.program_id(1) * inner + tl.arange(0, inner)[None, :]
     row = tl.program_id(2).to(tl.int64)
@@ -51,7 +51,7 @@ def _fused(  # type: ignore[no-untyped-def]
     size = channels * pixels
     element = (row % windows) * size + (channel * pixels + pixel)
     counter = (place.to(tl.int64) << 40) + (element >> 2)
-    # SplitMix64, as randomness.bits has it: a shift of a negative number drags its sign along; the mask removes it.
+    # SplitMix64 as in randomness.bits: the shift of a negative number drags its sign along; the mask removes it.
     state = tl.load(keys_pointer + row // windows) + counter * tl.full((), -7046029254386353131, tl.int64)
     state = (state ^ ((state >> 30) & 0x3FFFFFFFF)) * tl.full((), -4658895280553007687, tl.int64)
     state = (state ^ ((state >> 27) & 0x1FFFFFFFFF)) * tl.full((), -7723592293110705685, tl.int64)
@@ -68,7 +68,7 @@ _kernel = None if triton is None else triton.jit(_fused, do_not_specialize=("win
 
 
 def can_fuse(values: Tensor) -> bool:
-    """Whether the kernel takes (row, …) values: on a GPU that runs it, dense, and without gradients."""
+    """Return whether the kernel supports (row, …) values: on a suitable GPU, dense, and without gradients."""
     if _kernel is None or not values.is_cuda or values.dtype not in TYPES or values.dim() < 2:
         return False
     if values.requires_grad and torch.is_grad_enabled():
@@ -82,9 +82,10 @@ def _channels_last(values: Tensor) -> bool:
 
 
 def fused_dropout(values: Tensor, keys: Tensor, place: int, below: int, slope: float) -> Tensor:
-    """(row, …) values · slope, or 0 where the 16 bits of an element are below; every key has as many rows.
+    """Return (row, …) values · slope, or 0 where the 16 bits of an element are below.
 
-    keys: (image,) int64; place: below 2²³. The result lies in memory as the values do.
+    `keys`: (image,) int64, with the same number of rows each; `place`: below 2²³. The result has the memory layout of
+    the values.
     """
     result, rows = torch.empty_like(values), len(values)
     last = not values.is_contiguous()

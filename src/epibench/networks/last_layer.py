@@ -1,8 +1,8 @@
-"""The last layer of a network: where its weights are, what it sees, and how raw outputs follow from what it gives.
+"""The last layer of a network: its weights, its inputs, and their relation to raw outputs.
 
-A network names the 1×1 convolutions that its raw outputs come from, in the order of these, as its attribute
-`last_layers`; without one, it is the last convolution that is run. What lies between them and the raw outputs may
-scale, shift and crop: the factors are measured.
+The attribute `last_layers` of a network names the 1×1 convolutions behind its raw outputs, in the order of the outputs.
+Without it, the last convolution that runs is used. Later operations may scale, shift and crop: the factors are
+measured.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from epibench.errors import InputError
 from epibench.interpolation import aligned_corners
 from epibench.networks.stages import Staged, first_modules
 
-LARGEST_MISFIT = 1e-3  # of raw outputs that are an affine function, in float32 and of means of a hundred metres
-SMALLEST_CHANGE = 0.01  # must not drown in the rounding of raw outputs
-DIGITS = 5  # of a measured factor; more would be those of its rounding
+LARGEST_MISFIT = 1e-3  # relative error of an affine function in float32, for means of a hundred metres
+SMALLEST_CHANGE = 0.01  # must exceed the rounding of raw outputs
+DIGITS = 5  # of a measured factor; further digits are rounding errors
 
 
 class Place(NamedTuple):
-    """Some entries of a tensor by name, flattened."""
+    """A range of entries of a named, flattened tensor."""
 
     name: str
     start: int
@@ -34,9 +34,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class LastLayer:
-    """A linear map to one or several raw outputs: raw = scale · (weight · features + bias) + what does not depend on θ.
+    """A linear map to raw outputs: raw = scale · (weight · features + bias) + constant in θ.
 
-    θ: weight and bias, where they are among the weights of the network; scale: of every output.
+    Args:
+        weight: Place of the weight in the network's weights.
+        bias: Place of the bias, if any.
+        scale: Factor of every output.
     """
 
     weight: Place
@@ -45,22 +48,22 @@ class LastLayer:
 
     @property
     def num_inputs(self) -> int:
-        """Features, without the one for the bias."""
+        """The number of features, without the constant feature of the bias."""
         return (self.weight.stop - self.weight.start) // len(self.scale)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Outputs, and features with the one for the bias."""
+        """The number of outputs, and of features including the constant feature of the bias."""
         return len(self.scale), self.num_inputs + (self.bias is not None)
 
     def read(self, weights: Mapping[str, Tensor]) -> Tensor:
-        """Its weights, (output, feature) float64; the bias is that of a last feature, which is always 1."""
+        """Return the weights, (output, feature) float64. The bias is the weight of a last, constant feature 1."""
         parts = [place for place in (self.weight, self.bias) if place is not None]
         columns = [weights[name].flatten()[start:stop].view(len(self.scale), -1) for name, start, stop in parts]
         return torch.cat(columns, 1).double()
 
     def write(self, weights: Mapping[str, Tensor], values: Tensor) -> dict[str, Tensor]:
-        """The same weights of a network with others in this layer; values: as `read` gives them."""
+        """Return the network's weights with other values in this layer, in the format of `read`."""
         changed, size = dict(weights), self.num_inputs
         for place, part in ((self.weight, values[:, :size]), (self.bias, values[:, size:])):
             if place is not None:
@@ -70,7 +73,7 @@ class LastLayer:
         return changed
 
     def outputs(self) -> Iterator[LastLayer]:
-        """Each of its outputs as a layer of its own."""
+        """Yield each output as a separate layer."""
         size = self.num_inputs
         for number, scale in enumerate(self.scale):
             start = self.weight.start + number * size
@@ -81,7 +84,10 @@ class LastLayer:
 
 
 class Seen(NamedTuple):
-    """What the last layers see, (image, feature, row, column) each, and raw outputs, (image, output, row, column)."""
+    """The inputs of the last layers and raw outputs.
+
+    features: (image, feature, row, column) for each layer; raw: (image, output, row, column).
+    """
 
     features: tuple[Tensor, ...]
     raw: Tensor
@@ -89,14 +95,14 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class LastLayers:
-    """All last layers of a network, in the order of its raw outputs, and what they see of any inputs."""
+    """All last layers of a network, in the order of its raw outputs, and a function to their inputs."""
 
     layers: tuple[LastLayer, ...]
     see: Callable[[Any], Seen]
     align_corners: bool = True
 
     def apart(self) -> LastLayers:
-        """The same with every output as a layer of its own."""
+        """Return the same layers with every output as a separate layer."""
         sizes = [len(layer.scale) for layer in self.layers]
 
         def see(inputs: Any) -> Seen:
@@ -107,7 +113,7 @@ class LastLayers:
 
 
 def last_layers_of(network: nn.Module, inputs: Any) -> LastLayers:
-    """Those of a network for images, which are tried on some of its inputs, or an InputError."""
+    """Return the last layers of a network for images, tried on some inputs; raise an InputError without them."""
     names: Sequence[str] = getattr(network, "last_layers", None) or (_last_convolution(network, inputs),)
     modules = [_convolution(network, name) for name in names]
     _check_stages(network, names)
@@ -139,7 +145,7 @@ def _convolution(network: nn.Module, name: str) -> nn.Conv2d:
 
 
 def _check_stages(network: nn.Module, names: Sequence[str]) -> None:
-    """Members that differ in the last layers share all stages but the last one."""
+    """Raise an InputError unless the last layers lie in the last stage: members share all other stages."""
     before = first_modules(network, len(network.stages()) - 1) if isinstance(network, Staged) else []
     for name in names:
         if any(f"{name}.".startswith(f"{module}.") for module in before):
@@ -169,7 +175,7 @@ def _last_convolution(network: nn.Module, inputs: Any) -> str:
 
 @contextmanager
 def _watched(modules: Sequence[nn.Module], changes: Sequence[Tensor] | None = None) -> Iterator[list[Tensor]]:
-    """While it lasts, what each module sees is noted, and what it gives is changed by adding `changes`."""
+    """Record the inputs of modules within the context, and add `changes` to their outputs."""
     features = [torch.empty(0)] * len(modules)
 
     def hook_of(number: int) -> Callable[..., Tensor | None]:
@@ -189,16 +195,19 @@ def _watched(modules: Sequence[nn.Module], changes: Sequence[Tensor] | None = No
 
 @torch.no_grad()
 def _measured_scales(network: nn.Module, names: Sequence[str], modules: Sequence[nn.Conv2d], inputs: Any) -> Tensor:
-    """By how much each raw output changes with that of its layer, (output,) float64, or an InputError.
+    """Return the ratio of each raw output's change to its layer's change, (output,) float64.
 
-    Random changes at every point of the layers' outputs must come out multiplied by one number for each raw output.
+    Random changes at every point of the layers' outputs must change each raw output by one factor.
+
+    Raises:
+        InputError: A raw output is not such a function.
     """
     with _watched(modules) as features:
         raw = network(inputs)
     random, changes = torch.Generator().manual_seed(0), []
     for each, module in zip(features, modules, strict=True):
         output = module(each)
-        # Of the size of the outputs: far outside of these a network may do otherwise, such as clamp them.
+        # Changes have the size of the outputs: a network may treat other values differently, e.g. clamp them.
         size = max(float(output.abs().mean()), SMALLEST_CHANGE)
         changes.append(size * torch.randn(output.shape, generator=random))
     with _watched(modules, changes):

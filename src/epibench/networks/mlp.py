@@ -1,8 +1,8 @@
-"""Many small networks side by side: one flat tensor of parameters, with gradients written out by hand.
+"""Many small networks at once: one flat tensor of parameters, with gradients written out by hand.
 
-Networks of ten units spend their time on calling operations, not in them; so all members go through each operation at
-once, and forward and backward together take some thirty operations. Activations are (network, unit, point): points
-lie innermost, where matrix products of this size are four times as fast as with units there.
+Networks of ten units spend their time on calls of operations. So each operation acts on all members, and forward and
+backward together take some thirty operations. Activations are (network, unit, point): points are innermost, where
+matrix products of this size are four times as fast as with units innermost.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True)
 class StackedMLP:
-    """Members with one or several `heads` each: separate ReLU networks of the same shape that see the same inputs.
+    """Members with one or several `heads` each: separate ReLU networks of the same shape with the same inputs.
 
-    Parameters are (member, parameter): head by head, layer by layer, weights before biases. Dropout, where its rate is
-    above 0, acts on the first hidden layer of every head.
+    Parameters are (member, parameter): head by head, layer by layer, weights before biases. Dropout with a rate above 0
+    acts on the first hidden layer of every head.
     """
 
     num_inputs: int
@@ -49,21 +49,21 @@ class StackedMLP:
 
     @cached_property
     def parameters_per_head(self) -> int:
-        """Weights and biases of one head."""
+        """The number of weights and biases of one head."""
         return sum(after * (before + 1) for after, before in self.shapes)
 
     @property
     def num_parameters(self) -> int:
-        """Weights and biases of one member."""
+        """The number of weights and biases of one member."""
         return self.heads * self.parameters_per_head
 
     @property
     def layer_names(self) -> list[str]:
-        """What the layers are called where members share some of them."""
+        """Names of the layers, for members that share some of them."""
         return [f"layers.{number}" for number in range(len(self.shapes))]
 
     def layers(self, parameters: Tensor) -> list[Layer]:
-        """The layers as views; a network is one head of one member."""
+        """Return the layers as views. A network is one head of one member."""
         flat = parameters.view(-1, self.parameters_per_head)
         layers, start = [], 0
         for after, before in self.shapes:
@@ -73,7 +73,7 @@ class StackedMLP:
         return layers
 
     def initialise(self, keys: Tensor) -> Tensor:
-        """PyTorch's default for linear layers, U(−1/√in, 1/√in) for weights and biases, (member, parameter)."""
+        """Return PyTorch's default for linear layers, U(−1/√in, 1/√in), (member, parameter)."""
         bounds = torch.cat(
             [torch.full((after * (before + 1),), 1 / math.sqrt(before)) for after, before in self.shapes]
         ).repeat(self.heads)
@@ -81,10 +81,12 @@ class StackedMLP:
         return uniform.mul_(2).sub_(1).mul_(bounds.to(keys.device))
 
     def forward(self, layers: Sequence[Layer], inputs: Tensor, keep: Tensor | None = None) -> list[Tensor]:
-        """The activations of every layer, inputs first, outputs last, each (network, unit, point).
+        """Return the activations of every layer, inputs first, outputs last, each (network, unit, point).
 
-        inputs: (member, feature, point), or repeated for each network; keep: what dropout multiplies the first hidden
-        layer with, (network, unit, point).
+        Args:
+            layers: Layers of the networks.
+            inputs: (member, feature, point), or repeated for each network.
+            keep: Factors of the first hidden layer, (network, unit, point).
         """
         repeated = self.heads == 1 or len(inputs) == len(layers[0].weight)
         activations = [inputs if repeated else inputs.repeat_interleave(self.heads, 0)]
@@ -105,7 +107,7 @@ class StackedMLP:
         slope: Tensor,
         keep: Tensor | None = None,
     ) -> None:
-        """Write the gradient of a loss into `gradients`, given its slope in the outputs, (network, unit, point)."""
+        """Write the gradient of a loss into `gradients`, from its derivative by the outputs, (network, unit, point)."""
         for number in reversed(range(len(layers))):
             before = activations[number]
             torch.sum(slope, 2, keepdim=True, out=gradients[number].bias)
@@ -113,18 +115,21 @@ class StackedMLP:
             if number == 0:
                 return
             slope = _product(layers[number].weight.transpose(1, 2), slope)
-            slope = torch.ops.aten.threshold_backward(slope, before, 0)  # 0 where the ReLU let nothing through
+            slope = torch.ops.aten.threshold_backward(slope, before, 0)  # 0 where the ReLU was 0
             if number == 1 and keep is not None:
                 slope.mul_(keep)
 
     def outputs(self, parameters: Tensor, inputs: Tensor, keep: Tensor | None = None) -> Tensor:
-        """What members predict, (member, head, output, point)."""
+        """Return the outputs of members, (member, head, output, point)."""
         return self.forward(self.layers(parameters), inputs, keep)[-1].view(
             -1, self.heads, self.num_outputs, inputs.shape[-1]
         )
 
     def last_layers(self, parameters: Tensor) -> LastLayers:
-        """The last layer of each head of a member, as one of images of one pixel each. parameters: (parameter,)."""
+        """Return the last layer of each head of a member, with points as images of one pixel.
+
+        parameters: (parameter,).
+        """
 
         def see(inputs: Tensor) -> Seen:
             activations = self.forward(self.layers(parameters[None]), inputs.T[None])
@@ -162,4 +167,4 @@ def _outer_sum(slope: Tensor, before: Tensor, out: Tensor) -> None:
     elif slope.shape[1] == 1:
         torch.sum(slope * before, 2, out=out[:, 0])
     else:
-        out.copy_(torch.bmm(slope, before.transpose(1, 2)))  # a product straight into a view is five times as slow
+        out.copy_(torch.bmm(slope, before.transpose(1, 2)))  # a product directly into a view takes five times as long

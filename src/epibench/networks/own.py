@@ -1,4 +1,4 @@
-"""A network of the user's, made by what `package.module:name` names."""
+"""A user's network, named as `package.module:name`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from epibench.imported import error_in_words, load_object, signature_error
 
 
 def make_network(name: str, options: Mapping[str, Any], said: str, options_said: str) -> nn.Module:
-    """The network. said, options_said: what complaints about it, and about its options, begin with."""
+    """Make the network. `said` and `options_said` are prefixes of messages about it and its options."""
     make = load_object(name, "a network")
     if problem := signature_error(make, options):
         raise InputError(f"{options_said} cannot be called with {', '.join(options) or 'nothing'} ({problem})")

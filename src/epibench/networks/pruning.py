@@ -1,8 +1,8 @@
-"""Take from a trained network what has the smallest weights: whole channels, so that it is smaller, or single weights.
+"""Remove the smallest weights of a trained network: whole channels, which makes it smaller, or single weights.
 
-A channel counts as much as the filters that make it, each as it acts: ‖filter‖ · |scale| / √(variance + ε), with the
-scale and the variance of the batch norm behind it. A filter's own norm says nothing there: batch norm undoes any factor
-of it. Of channels that several filters add to, as those between residual blocks, all squares are added up.
+A channel counts by the effective norm of its filters, ‖filter‖ · |scale| / √(variance + ε), with scale and variance of
+the batch norm behind it. A filter's own norm has no meaning there: batch norm cancels any factor of it. If several
+filters add to a channel, e.g. between residual blocks, their squares are added.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from epibench.networks.resnet import NARROWEST
 from epibench.networks.shaping import shape_like
 
 Weights = dict[str, Tensor]
-OF_CHANNELS = ("weight", "bias", "running_mean", "running_var")  # what batch norm has for each channel
+OF_CHANNELS = ("weight", "bias", "running_mean", "running_var")  # entries of batch norm for each channel
 
 
 def num_kept(size: int, share: float, multiple: int = 1) -> int:
-    """How many channels of a group stay: the multiple nearest to all but the share, at least 8; all of share 0."""
+    """Return how many channels of a group remain: the multiple nearest to 1 − share, at least 8; all for share 0."""
     if not share:
         return size
     kept = multiple * max(1, round((1 - share) * size / multiple))
@@ -32,10 +32,10 @@ def num_kept(size: int, share: float, multiple: int = 1) -> int:
 
 
 def prune_channels(weights: Weights, network: nn.Module, share: float, multiple: int = 1) -> Weights:
-    """The weights without a share of the channels of every group, those that count least: the tensors are smaller.
+    """Return smaller weights, without a share of the channels of every group: the channels that count least.
 
-    The number that stays depends on sizes alone, so that networks that were alike remain so. The network is given the
-    shape of the weights that come in, which may have lost channels before.
+    The number of remaining channels depends only on sizes, so that equal networks stay equal. The network gets the
+    shape of the given weights, which may have lost channels before.
     """
     if not isinstance(network, Prunable):
         raise InputError(
@@ -65,7 +65,7 @@ def prune_channels(weights: Weights, network: nn.Module, share: float, multiple:
 
 
 def importance(weights: Weights, network: nn.Module, group: ChannelGroup) -> Tensor:
-    """How much each channel of a group counts, (channel,) float64: the squared norm of its filters as they act."""
+    """Return the importance of each channel of a group, (channel,) float64: its squared effective norm."""
     total = torch.zeros(group.size, dtype=torch.float64)
     for place in group.makers:
         channels = slice(place.first, place.first + group.size)
@@ -80,28 +80,28 @@ def importance(weights: Weights, network: nn.Module, group: ChannelGroup) -> Ten
 
 
 def _output_axis(network: nn.Module, place: Place) -> int:
-    """The axis of a convolution's weights that counts its outputs."""
+    """Return the axis of a convolution's weights that counts its outputs."""
     return 1 if isinstance(network.get_submodule(place.conv), nn.ConvTranspose2d) else 0
 
 
 def _largest(values: Tensor, number: int) -> Tensor:
-    """Which entries of the last axis are among the largest, bool; of equal ones the first."""
+    """Return which entries of the last axis are among the largest, bool; of equal ones the first."""
     order = values.argsort(dim=-1, descending=True, stable=True)
     return torch.zeros_like(values, dtype=torch.bool).scatter_(-1, order[..., :number], True)
 
 
 def prune_weights(weights: Weights, network: nn.Module, share: float) -> Weights:
-    """The weights with a share of the entries of every kernel and matrix 0, its smallest.
+    """Return the weights with the smallest entries of every kernel and matrix set to 0.
 
-    Each layer loses the same share: how large its weights are says nothing of what it is worth beside others. Output
-    layers, which have the smallest, would lose all of theirs. Scales and biases stay. Nothing becomes faster by it.
+    Each layer loses the same share: sizes of weights in different layers are not comparable. Output layers have the
+    smallest weights and would lose all of them. Scales and biases remain. Nothing becomes faster.
     """
     matrices = {name for name, each in network.named_parameters() if each.ndim > 1}
     return {name: _without_smallest(each, share) if name in matrices else each for name, each in weights.items()}
 
 
 def prune_stacked_weights(parameters: Tensor, network: StackedMLP, share: float) -> Tensor:
-    """The parameters of one small network, (parameter,), with the smallest weights of every layer of every head 0."""
+    """Return the parameters of a small network, (parameter,), with the smallest weights of each layer and head 0."""
     pruned = parameters.clone()
     for layer in network.layers(pruned):
         for matrix in layer.weight:
@@ -110,11 +110,11 @@ def prune_stacked_weights(parameters: Tensor, network: StackedMLP, share: float)
 
 
 def prune_units(parameters: Tensor, network: StackedMLP, share: float) -> Tensor:
-    """The parameters of one small network, (parameter,), with a share of the units of every hidden layer all 0.
+    """Return the parameters of a small network, (parameter,), with a share of each hidden layer's units 0.
 
-    Those go whose incoming weights have the smallest norm, with these, their biases and their outgoing weights; one of
-    a layer stays. Networks remain stacked and keep their shape. A unit whose weights are all 0 has no gradient: it
-    stays as it is in training.
+    Units with the smallest norm of incoming weights lose all their weights and biases. One unit of a layer remains.
+    Networks remain stacked and keep their shape. A unit whose weights are all 0 has no gradient, so that training does
+    not change it.
     """
     pruned = parameters.clone()
     layers = network.layers(pruned)
@@ -129,7 +129,7 @@ def prune_units(parameters: Tensor, network: StackedMLP, share: float) -> Tensor
 
 
 def _without_smallest(values: Tensor, share: float) -> Tensor:
-    """The same with a share of all entries 0, those of the smallest size; of equal ones the last. One always stays."""
+    """Return the values with the smallest share of entries 0; of equal ones the last. One entry always remains."""
     sizes = values.abs().flatten()
     kept = _largest(sizes, max(1, len(sizes) - round(share * len(sizes))))
     return values.masked_fill(~kept.view(values.shape), 0)

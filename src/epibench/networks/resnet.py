@@ -1,7 +1,7 @@
 """Residual networks (He et al. 2016) of any depth, width and output stride, and weights for them from files.
 
-Files may be those of other software: nothing in them is executed. In a network that only predicts, batch norm is folded
-into the convolution before it: the same function in less time.
+Files of other software are read without executing code. In a network that only predicts, batch norm is folded into the
+convolution before it, which gives the same function in less time.
 """
 
 from __future__ import annotations
@@ -34,37 +34,37 @@ STEPS: dict[int, tuple[tuple[int, int, int, int], tuple[int, int, int, int]]] = 
     16: ((1, 2, 2, 1), (1, 1, 1, 2)),
     32: ((1, 2, 2, 2), (1, 1, 1, 1)),
 }
-BOTTLENECKS = (50, 101, 152)  # depths that are made of bottlenecks
-EXPANSION = 4  # of a bottleneck: its output has so many times the channels of its inside
+BOTTLENECKS = (50, 101, 152)  # depths with bottlenecks
+EXPANSION = 4  # of a bottleneck: channels of its output for each channel inside
 NARROWEST = 8  # CPU libraries are not reliable with fewer channels
 PREFIXES = ("module.", "model.", "backbone.", "encoder.")
-# What others call our stem's convolutions and batch norms, in order.
+# Names of the stem's convolutions and batch norms in files, in order.
 STEM_NAMES = {
     "torchvision": ("conv1", "bn1"),
     "csail": ("conv1", "bn1", "conv2", "bn2", "conv3", "bn3"),
     "timm": ("conv1.0", "conv1.1", "conv1.3", "conv1.4", "conv1.6", "bn1"),
 }
-STEM_POSITIONS = (0, 1, 3, 4, 6, 7)  # of those in ours, where ReLUs lie between
+STEM_POSITIONS = (0, 1, 3, 4, 6, 7)  # positions of these layers in our stem, between ReLUs
 CLASSIFIER = "fc."
 BOOKKEEPING = ("._tmp_running_mean", "._tmp_running_var", "._running_iter")  # of a synchronised batch norm
 
 
 def conv3x3(inputs: int, outputs: int, stride: int = 1, dilation: int = 1) -> nn.Conv2d:
-    """A 3×3 convolution that keeps the size, or divides it by the stride; batch norm follows, so it has no bias."""
+    """A 3×3 convolution that keeps the size or divides it by the stride, without bias: batch norm follows."""
     return nn.Conv2d(inputs, outputs, 3, stride, padding=dilation, dilation=dilation, bias=False)
 
 
 def shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
-    """What goes past a block: nothing is done where sizes fit, otherwise a 1×1 convolution with batch norm."""
+    """The shortcut of a block: the identity if sizes fit, otherwise a 1×1 convolution with batch norm."""
     if stride == 1 and inputs == outputs:
         return nn.Identity()
     return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
 
 class FarConv2d(nn.Conv2d):
-    """A dilated 3×3 convolution that leaves out what would only see the padding.
+    """A dilated 3×3 convolution that omits kernel entries that would only see padding.
 
-    In a crop that is smaller than the dilation, that is everything but the middle of the kernel.
+    In a crop that is smaller than the dilation, only the middle of the kernel remains.
     """
 
     def __init__(self, inputs: int, outputs: int, rate: int):
@@ -72,7 +72,7 @@ class FarConv2d(nn.Conv2d):
         self.rate = rate
 
     def forward(self, features: Tensor) -> Tensor:
-        """(image, outputs, height, width)."""
+        """Return (image, outputs, height, width)."""
         rows, columns = (size > self.rate for size in features.shape[2:])
         weight = self.weight if rows else self.weight[:, :, 1:2]
         weight = weight if columns else weight[:, :, :, 1:2]
@@ -98,9 +98,10 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A 3×3 convolution between two of 1×1, on a quarter of the channels, beside a shortcut.
+    """A 3×3 convolution between two 1×1 convolutions, on a quarter of the channels, beside a shortcut.
 
-    The stride is that of the 3×3 convolution, as in most published weights ("v1.5"); He et al. had it in the first.
+    The 3×3 convolution has the stride, as in most published weights ("v1.5"); He et al. had it in the first
+    convolution.
     """
 
     folds: ClassVar[tuple[tuple[str, str], ...]] = (*BasicBlock.folds, ("conv3", "norm3"))
@@ -121,7 +122,7 @@ class Bottleneck(nn.Module):
 
 
 def block_channels(channels: Channels, block: nn.Module, inputs: Features) -> Features:
-    """The channels of a residual block: those inside, and those that it adds to what goes past it."""
+    """Note the channels of a residual block: those inside, and those that it adds to the shortcut."""
     assert isinstance(block, BasicBlock | Bottleneck)
     *inside, last = ((getattr(block, conv), getattr(block, norm)) for conv, norm in block.folds)
     inner = inputs
@@ -134,19 +135,24 @@ def block_channels(channels: Channels, block: nn.Module, inputs: Features) -> Fe
 def make_stage(
     block: type[BasicBlock | Bottleneck], inputs: int, outputs: int, num_blocks: int, stride: int = 1, dilation: int = 1
 ) -> nn.Sequential:
-    """Blocks one after another, the first with the stride, all of them with the dilation."""
+    """Return blocks one after another, the first with the stride, all with the dilation."""
     others = (block(outputs, outputs, 1, dilation) for _ in range(num_blocks - 1))
     return nn.Sequential(block(inputs, outputs, stride, dilation), *others)
 
 
 class ResNet(nn.Module):
-    """The features of a residual network; its classifier is left out.
+    """The features of a residual network, without its classifier.
 
-    depth: 18 and 34 are made of basic blocks, 50, 101 and 152 of bottlenecks. width: channels inside the first stage,
-    64 in the published ones; every other size scales with it. output_stride: below 32, the last stages keep their
-    resolution and dilate their 3×3 convolutions instead: by 2 and 4 at stride 8. All blocks of a stage have its
-    dilation, as in the paper that this follows; torchvision gives the first block that of the stage before. stem: a
-    7×7 convolution, or three of 3×3 with width, width and 2 · width channels. ceil_mode: its maximum rounds sizes up.
+    All blocks of a stage have its dilation, as in the paper. In torchvision the first block has the dilation of the
+    stage before.
+
+    Args:
+        depth: 18 and 34 have basic blocks; 50, 101 and 152 have bottlenecks.
+        width: Channels inside the first stage, published 64; all other sizes scale with it.
+        output_stride: Below 32, the last stages keep their resolution and dilate their 3×3 convolutions instead: by 2
+            and 4 at stride 8.
+        stem: A 7×7 convolution, or three 3×3 convolutions with width, width and 2 · width channels.
+        ceil_mode: Whether the maximum of the stem rounds sizes up.
     """
 
     def __init__(
@@ -178,7 +184,7 @@ class ResNet(nn.Module):
         return features
 
     def note_channels(self, channels: Channels) -> Features:
-        """The channels of all layers; returns those of the features."""
+        """Note the channels of all layers, and return those of the features."""
         features: Features = ()
         for conv, norm in itertools.pairwise(self.stem):
             if isinstance(conv, nn.Conv2d):
@@ -210,7 +216,7 @@ def initialise(conv: nn.Conv2d) -> None:
 
 
 def check_shape(depth: int, width: int, output_stride: int, stem: str) -> None:
-    """A ResNet of this shape can be made, or an InputError."""
+    """Raise an InputError unless a ResNet of this shape is possible."""
     for name, value, kind in (
         ("depth", depth, Depth),
         ("output_stride", output_stride, OutputStride),
@@ -226,8 +232,9 @@ def check_shape(depth: int, width: int, output_stride: int, stem: str) -> None:
 def load_backbone(resnet: ResNet, path: str | Path) -> None:
     """Load the weights of a ResNet from a .safetensors file or a file of torch.save.
 
-    Known are the names of torchvision and timm, and of a stem of three convolutions in timm's and the MIT CSAIL group's
-    way; around them prefixes (`module.`, `backbone.` …) and wrappers (`state_dict`, `model`). A classifier is ignored.
+    Names of torchvision and timm are accepted, with a stem of three convolutions in timm's or the MIT CSAIL group's
+    names. Prefixes (`module.`, `backbone.` …) and wrappers (`state_dict`, `model`) are removed. A classifier is
+    ignored.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -249,7 +256,7 @@ def load_backbone(resnet: ResNet, path: str | Path) -> None:
 
 
 def _unprefixed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Only what lies behind a prefix, where there is one: the rest belongs to other parts of a larger network."""
+    """Return only the part behind a prefix, if any: other parts belong to a larger network."""
     while not any(name.startswith("layer1.") for name in weights):
         prefix = next((each for each in PREFIXES if any(name.startswith(each) for name in weights)), None)
         if prefix is None:
@@ -259,19 +266,19 @@ def _unprefixed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _stem_of(weights: Mapping[str, Tensor]) -> str:
-    """Whose names the stem in a file has."""
+    """Return the naming of a file's stem."""
     return "timm" if "conv1.0.weight" in weights else "csail" if "conv3.weight" in weights else "torchvision"
 
 
 def _stem_naming(weights: Mapping[str, Tensor], resnet: ResNet) -> str:
-    """Whose names our stem has in terms of a file, also where the file's stem is another one."""
+    """Return the naming of our stem for a file, also if the file has another stem."""
     if resnet.stem_kind == "single":
         return "torchvision"
     return "timm" if _stem_of(weights) == "timm" else "csail"
 
 
 def _their_name(name: str, stem_naming: str) -> str:
-    """What others call a parameter of ours."""
+    """Return the file's name of one of our parameters."""
     part, rest = name.split(".", 1)
     if part == "stem":
         position, kind = rest.split(".")
@@ -281,7 +288,7 @@ def _their_name(name: str, stem_naming: str) -> str:
 
 
 def _hints(weights: Mapping[str, Tensor], resnet: ResNet) -> list[str]:
-    """What to set so that the file fits, as far as its keys and shapes tell."""
+    """Return settings that make the file fit, as known from its keys and shapes."""
     hints = []
     stem = "single" if _stem_of(weights) == "torchvision" else "triple"
     if stem != resnet.stem_kind:
@@ -303,10 +310,10 @@ def _hints(weights: Mapping[str, Tensor], resnet: ResNet) -> list[str]:
 
 
 def fold_batch_norm(network: nn.Module) -> None:
-    """Fold batch norm that follows a convolution in a Sequential, or where a module's `folds` names such a pair.
+    """Fold batch norm behind a convolution, in a Sequential or in a pair of a module's `folds`.
 
-    Only plain convolutions that are used once: what is shared, has its weights made by something, or has a hook,
-    as that of inserted dropout, is left as it is.
+    Only plain convolutions that are used once are folded. Shared layers, computed weights and layers with hooks, e.g.
+    of inserted dropout, do not change.
     """
     uses = Counter(id(child) for module in network.modules() for child in module._modules.values())
     for module in list(network.modules()):
@@ -318,7 +325,7 @@ def fold_batch_norm(network: nn.Module) -> None:
 
 
 def _pairs(module: nn.Module) -> Iterator[tuple[str, str]]:
-    """Names of children of which the second takes what the first gives, and nothing else does."""
+    """Yield names of two children, of which only the second takes the first one's output."""
     if type(module) is nn.Sequential:
         yield from itertools.pairwise(module._modules)
     else:
@@ -326,7 +333,7 @@ def _pairs(module: nn.Module) -> Iterator[tuple[str, str]]:
 
 
 def _foldable(conv: nn.Module, norm: nn.Module) -> bool:
-    # Classes derived from these may compute anything.
+    # Subclasses may compute anything.
     plain = type(conv) in (nn.Conv2d, nn.ConvTranspose2d, FarConv2d)
     plain = plain and type(norm) in (nn.BatchNorm2d, AbsoluteBatchNorm2d)
     if not plain or not isinstance(conv, Conv) or not isinstance(norm, nn.BatchNorm2d):
@@ -336,7 +343,7 @@ def _foldable(conv: nn.Module, norm: nn.Module) -> bool:
 
 
 def _fold(conv: Conv, norm: nn.BatchNorm2d) -> None:
-    """(w * x + b − mean) · scale + shift as one convolution, in float64 and rounded once."""
+    """Fold (w * x + b − mean) · scale + shift into one convolution, in float64, rounded once."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     weight = torch.ones_like(norm.running_var) if norm.weight is None else norm.weight
@@ -344,7 +351,7 @@ def _fold(conv: Conv, norm: nn.BatchNorm2d) -> None:
     bias = 0.0 if conv.bias is None else conv.bias.double()
     shift = 0.0 if norm.bias is None else norm.bias.double()
     outputs = (1, -1, 1, 1) if isinstance(conv, nn.ConvTranspose2d) else (-1, 1, 1, 1)
-    with torch.no_grad():  # new tensors: those that were there may be the caller's, or lie in a file
+    with torch.no_grad():  # new tensors: the old ones may belong to the caller or to a file
         for name, folded in (
             ("bias", (bias - norm.running_mean.double()) * scale + shift),
             ("weight", conv.weight.double() * scale.view(outputs)),

@@ -1,4 +1,4 @@
-"""Give a network the shape of weights that have fewer channels than it was made with."""
+"""Give a network the shape of weights with fewer channels."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 
 def shape_like(network: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
-    """The network, changed in place so that it takes these weights; those that fit stay as they are.
+    """Change a network in place so that it accepts these weights. Fitting layers do not change.
 
-    Layers may only have fewer channels; whatever else does not fit is left for loading to complain of. What is changed
-    holds nothing until weights are loaded.
+    Layers may only have fewer channels. Other differences fail at loading. Changed layers have no values until weights
+    are loaded.
     """
     for name, module in network.named_modules():
         prefix, changed = f"{name}." if name else "", False
@@ -34,14 +34,14 @@ def shape_like(network: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
 
 
 def _is_part(wanted: torch.Size, whole: torch.Size) -> bool:
-    """Whether a layer has fewer channels, and kernels of the same size."""
+    """Return whether a layer has fewer channels and kernels of the same size."""
     if len(wanted) != len(whole) or wanted == whole or wanted[2:] != whole[2:]:
         return False
     return all(few <= many for few, many in zip(wanted, whole, strict=True))
 
 
 def _say_channels(module: nn.Module) -> None:
-    """Let a layer's attributes say what its weights have."""
+    """Set a layer's attributes to the sizes of its weights."""
     if isinstance(module, _BatchNorm):
         module.num_features = len(cast(Tensor, module.running_mean if module.weight is None else module.weight))
     elif isinstance(module, nn.Linear):

@@ -1,7 +1,7 @@
-"""A network as named stages, one after another, so that what several passes share is computed once.
+"""A network as named stages in a row, so that several passes compute their common stages once.
 
-A network that offers `stages()` is the same function as all of its stages in a row. What a stage hands on is a tuple of
-tensors, (image, …) each; dropout after a stage acts on the last of them. A stage is named after the module whose output
+A network with `stages()` is the same function as its stages in a row. A stage passes a tuple of tensors, (image, …)
+each, to the next one. Dropout after a stage acts on the last tensor. A stage is named after the module whose output
 ends it, so that places of dropout are found among stages.
 """
 
@@ -18,34 +18,33 @@ from torch import Tensor, nn
 from epibench.networks.dropout import compilable_drop
 
 State = tuple[Tensor, ...]
-Step = Callable[[Any], Any]  # the first step of a network takes its inputs, the last one gives its raw outputs
+Step = Callable[[Any], Any]  # the first step takes the network's inputs, the last one returns raw outputs
 
 
 @runtime_checkable
 class Staged(Protocol):
-    """A network that can be run in parts."""
+    """A network that can run in parts."""
 
     def stages(self) -> dict[str, Step]:
-        """Its stages in the order of forward, by name."""
+        """Return the stages in the order of forward, by name."""
 
 
 def stages_up_to(names: Sequence[str], module: str) -> int | None:
-    """How many stages there are up to the last one that is this module or lies in it; None if none does."""
+    """Return the number of stages up to the last stage that is this module or lies in it; None without one."""
     inside = [number for number, name in enumerate(names, 1) if f"{name}.".startswith(f"{module}.")]
     return inside[-1] if inside else None
 
 
 def stages_before_dropout(names: Sequence[str], places: Sequence[str]) -> list[int] | None:
-    """For each place, how many stages lie before its dropout, ascending; None if one lies within a stage."""
+    """Return for each place the number of stages before its dropout, ascending; None if a place lies within a stage."""
     ends = [stages_up_to(names, place) for place in places]
     return None if None in ends else sorted(end for end in ends if end is not None)
 
 
 def first_modules(network: Staged, number: int) -> list[str]:
-    """The names of the modules whose weights the first stages have.
+    """Return the names of the modules with the weights of the first stages.
 
-    A stage has those of the module that it is named after, or of the modules that the network's `stage_modules` gives
-    for it.
+    A stage has the weights of the module that it is named after, or of its modules in `stage_modules`.
     """
     given: Mapping[str, Sequence[str]] = getattr(network, "stage_modules", {})
     return [module for name in list(network.stages())[:number] for module in given.get(name, (name,))]
@@ -53,14 +52,14 @@ def first_modules(network: Staged, number: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Parts:
-    """A network as its first stages, which several members may share, and the rest."""
+    """A network in two parts: its first stages, which several members may share, and the rest."""
 
     shared: Step
     rest: Step
 
     @classmethod
     def of(cls, network: Staged, number: int) -> Parts:
-        """Cut after so many stages; with 0 what is shared are the inputs."""
+        """Split after `number` stages; with 0, members share only the inputs."""
         steps = list(network.stages().values())
         return cls(_in_a_row(steps[:number]), _in_a_row(steps[number:]))
 
@@ -69,8 +68,11 @@ class Parts:
 class DropoutPasses:
     """Passes of a network with dropout between its stages: the part before the first dropout, and the rest.
 
-    parts: the stages between dropouts, each as one function; the first part is what all passes share. Masks are those
-    of `SeededDropout` with the same keys: dropouts are numbered from 0 in the order in which they act.
+    Masks equal the masks of `SeededDropout` with the same keys: dropouts are numbered from 0 in their order.
+
+    Args:
+        parts: The stages between dropouts, each as one function. All passes share the first part.
+        rate: Dropout rate.
     """
 
     parts: tuple[Step, ...]
@@ -78,7 +80,7 @@ class DropoutPasses:
 
     @classmethod
     def of(cls, network: nn.Module, rate: float) -> DropoutPasses | None:
-        """With dropout after the network's `dropout_places`; None where it has no stages, or one is within a stage."""
+        """Return passes with dropout after `dropout_places`; None without stages, or if a place is within a stage."""
         places: Sequence[str] = getattr(network, "dropout_places", ())
         if not isinstance(network, Staged) or not places or not 0 < rate < 1:
             return None
@@ -90,12 +92,12 @@ class DropoutPasses:
         return cls(tuple(_in_a_row(steps[a:b]) for a, b in itertools.pairwise(cuts)), rate)
 
     def shared(self, inputs: Mapping[str, Tensor]) -> State:
-        """What comes before the first dropout: the same in every pass."""
+        """Return the state before the first dropout, which all passes share."""
         state: State = self.parts[0](inputs)
         return state
 
     def rest(self, state: State, keys: Tensor) -> Tensor:
-        """Raw outputs of the pass that the keys of its images name; the state is left as it was."""
+        """Return raw outputs of the pass with these keys of its images; the state does not change."""
         for place, part in enumerate(self.parts[1:]):
             *others, last = state
             state = part((*others, compilable_drop(last, keys, place, self.rate)))
@@ -113,5 +115,5 @@ def _in_a_row(steps: Sequence[Step]) -> Step:
 
 
 def repeated(state: State, times: int) -> State:
-    """The images of a state again and again, (time · image, …), laid out in memory as they were."""
+    """Repeat the images of a state, (time · image, …), in the same memory layout."""
     return state if times == 1 else tuple(torch.cat([each] * times) for each in state)

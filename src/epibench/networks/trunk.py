@@ -1,4 +1,4 @@
-"""Several networks that share their first stages: a trunk, and heads of their own behind it."""
+"""Several networks that share their first stages: a trunk with heads."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ NAMES_SHOWN = 3
 
 
 class TrunkWithHeads(nn.Module):
-    """Networks of one shape, trained together: `shared` first stages of the first one, and the other stages of each.
+    """Networks of one shape, trained together: the `shared` first stages of the first one, and the other stages of
+    each.
 
-    Outputs are those of all heads, (head · image, …), head by head. To the trunk goes the mean of the heads' gradients,
-    where it would be their sum: so a rate means the same for the trunk and for a head, which has the gradient that it
-    would have alone. fixed: the trunk gets no gradient, and its batch norm keeps its statistics. In the state dict,
-    `heads.0.` has all names of a plain network and `heads.1.` and so on those of the head alone; see `head_weights`.
+    Outputs are of all heads, (head · image, …), head by head. The trunk gets the mean of the heads' gradients instead
+    of their sum, so that a rate means the same for the trunk and for a head. Each head has the same gradient as alone.
+    In the state dict, `heads.0.` has all names of a plain network, and `heads.1.` etc. only the names of the head; see
+    `head_weights`.
+
+    Args:
+        networks: The networks.
+        shared: Number of shared stages.
+        fixed: Whether the trunk has no gradient, and its batch norm keeps its statistics.
     """
 
     def __init__(self, networks: Sequence[nn.Module], shared: int, fixed: bool = False):
@@ -43,14 +49,14 @@ class TrunkWithHeads(nn.Module):
                 first.get_submodule(name).requires_grad_(False)
 
     def train(self, mode: bool = True) -> TrunkWithHeads:
-        """As always, but for a trunk that is fixed."""
+        """Set the mode; a fixed trunk stays in eval mode."""
         super().train(mode)
         for name in self.trunk if self.fixed else ():
             self.heads[0].get_submodule(name).eval()
         return self
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """(head · image, …)."""
+        """Return (head · image, …)."""
         parts = [Parts.of(cast(Staged, network), self.shared) for network in self.heads]
         with torch.no_grad() if self.fixed else nullcontext():
             state = parts[0].shared(inputs)
@@ -59,7 +65,7 @@ class TrunkWithHeads(nn.Module):
         return torch.cat([part.rest(state) for part in parts])
 
     def with_trunk(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Its state dict with the trunk of a plain network."""
+        """Return the state dict with the trunk of a plain network."""
         own = self.state_dict()
         names = [name for name in _names_of(self.heads[0]) if _in(name, self.trunk)]
         if missing := [name for name in names if name not in weights]:
@@ -76,7 +82,7 @@ class TrunkWithHeads(nn.Module):
 
 
 class _MeanGradient(torch.autograd.Function):
-    """The same values; their gradient, a sum over heads, becomes the mean."""
+    """The identity, with the gradient, a sum over heads, divided by their number."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, number: int) -> Tensor:
@@ -89,7 +95,7 @@ class _MeanGradient(torch.autograd.Function):
 
 
 def head_weights(weights: Mapping[str, Tensor], head: int) -> dict[str, Tensor]:
-    """The weights of a plain network, of those of a `TrunkWithHeads`: the trunk, and the head of that number."""
+    """Return the weights of a plain network from a `TrunkWithHeads`: the trunk and one head."""
     first, own = (
         {name.removeprefix(prefix): each for name, each in weights.items() if name.startswith(prefix)}
         for prefix in ("heads.0.", f"heads.{head}.")
@@ -98,7 +104,7 @@ def head_weights(weights: Mapping[str, Tensor], head: int) -> dict[str, Tensor]:
 
 
 def check_modules(network: Staged) -> None:
-    """Every weight of a network is one of a stage, or an InputError."""
+    """Raise an InputError unless every weight of a network belongs to a stage."""
     modules = first_modules(network, len(network.stages()))
     if others := [name for name in _names_of(cast(nn.Module, network)) if not _in(name, modules)]:
         raise InputError(
@@ -112,5 +118,5 @@ def _names_of(network: nn.Module) -> list[str]:
 
 
 def _in(name: str, modules: Sequence[str]) -> bool:
-    """Whether a weight is one of these modules."""
+    """Return whether a weight belongs to one of these modules."""
     return any(name.startswith(f"{module}.") for module in modules)

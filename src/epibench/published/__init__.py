@@ -1,4 +1,4 @@
-"""The numbers that the paper published, 269 cells of its plots, and how a run of ours stands to them, cell by cell.
+"""The 269 published cells of the paper's plots, and their comparison with a run, cell by cell.
 
 Gustafsson, Danelljan and Schön, "Evaluating Scalable Bayesian Deep Learning Methods for Robust Computer Vision", 2020.
 KLs of toy problems are compared under the published convention, metrics of dense problems in the published unit.
@@ -29,10 +29,10 @@ TOY_FIGURES = {
     "-less-training": f"{TOY}_SGDMOM_less_training",
     "-dropout": f"{TOY}_mcdropout_adam",
 }
-# What the names of their series begin with; those of the dropout figure are rates.
+# Prefixes of their series; series of the dropout figure are rates.
 METHODS = {"Ensembling": "ensemble", "MC-dropout": "mc_dropout", "SGLD": "sgld", "SGHMC": "sghmc"}
 CONVENTION, REGION = "gustafsson2020", "grid"
-CONVENTION_NOTES = {  # by domain: what differs most from pooled metrics
+CONVENTION_NOTES = {  # by domain: the largest difference from pooled metrics
     "kitti": "RMSE as the mean over groups of 4 images",
     "cityscapes": "a confidence of exactly 1 in no bin of the ECE, mIoU over all classes, a missing one as 0",
 }
@@ -41,7 +41,7 @@ IN_MILLIMETRES = {"m": 1000.0, "mm": 1.0}
 
 @dataclass(frozen=True)
 class Row:
-    """One published cell: where it is shown, and its mean and population std."""
+    """One published cell: its place in the paper, and its mean and population std."""
 
     figure: str
     panel: str
@@ -53,23 +53,23 @@ class Row:
 
     @property
     def identity(self) -> tuple[str, str, int, float, float]:
-        """What two rows have in common if they show the same result in two figures."""
+        """The values that two rows share if they show the same result in two figures."""
         return self.panel, self.metric, self.members, self.mean, self.std
 
     @property
     def line(self) -> str:
-        """The line of a plot that it lies on."""
+        """The line of its plot."""
         return f"{self.panel}/{self.metric}/{self.series}"
 
     @property
     def is_kl(self) -> bool:
-        """Whether it is of a toy problem, where the KL is the only metric."""
+        """Whether it is of a toy problem, whose only metric is the KL."""
         return self.metric.startswith("KL")
 
 
 @dataclass(frozen=True)
 class DenseFigure:
-    """A figure of the paper: our domain, our metric behind each of its panels, and the draws behind its cells."""
+    """A figure of the paper: the domain, the metric of each panel, and the draws behind its cells."""
 
     recipes: str  # names of recipes begin with it
     figure: str
@@ -99,7 +99,7 @@ SEGMENTATION = DenseFigure(
 
 @cache
 def published_rows() -> tuple[Row, ...]:
-    """Every published cell, in the order of the paper's figures."""
+    """Return every published cell, in the order of the paper's figures."""
     text = resources.files("epibench.published").joinpath("results.csv").read_text(encoding="utf-8")
     return tuple(
         Row(figure, panel, metric, series, int(members), float(mean), float(std))
@@ -108,29 +108,29 @@ def published_rows() -> tuple[Row, ...]:
 
 
 def distinct_rows(rows: Iterable[Row]) -> list[Row]:
-    """Rows without those that repeat an earlier one: some series are shown in several figures."""
+    """Return rows without repetitions: some series are shown in several figures."""
     return list({row.identity: row for row in reversed(list(rows))}.values())[::-1]
 
 
 def _recipe_name(results: Results) -> str:
-    """The name of a run's recipe without the suffix of its quick variant."""
+    """Return the name of a run's recipe without the suffix of its quick variant."""
     return str(results.recipe.get("name") or "").removesuffix(QUICK)
 
 
 def _dense_figure(results: Results) -> DenseFigure | None:
-    """The figure that shows what a recipe does; None where there is none."""
+    """Return the figure of a recipe, or None."""
     return next((figure for figure in (DEPTH, SEGMENTATION) if _recipe_name(results).startswith(figure.recipes)), None)
 
 
 def _toy_rows(recipe_name: str) -> list[Row]:
-    """Where the paper shows what a recipe does; empty for a recipe of our own."""
+    """Return the published rows of a recipe; empty if the paper has none."""
     problem = next((problem for problem in PANELS if recipe_name.startswith(problem)), "")
     figure = TOY_FIGURES.get(recipe_name.removeprefix(problem))
     return [row for row in published_rows() if (row.figure, row.panel) == (figure, PANELS.get(problem))]
 
 
 def _methods_by_rate(recipe: Mapping[str, Any]) -> dict[str, str]:
-    """Methods of the dropout figure by the name of their rate; the star marks the rate that the paper chose."""
+    """Return methods of the dropout figure by their rate; the star marks the paper's chosen rate."""
     methods = {}
     for method, variant in {"mc_dropout": recipe.get("mc_dropout"), **(recipe.get("variants") or {})}.items():
         options = variant or {}
@@ -142,9 +142,16 @@ def _methods_by_rate(recipe: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class PublishedCell:
-    """One published cell, and what our run gives there: nothing where the method or the M was not run.
+    """One published cell and our value; the value is None if the method or the M was not run.
 
-    units: our values, one for each set, dropout network or chain; num_ours: how many of them are independent.
+    Args:
+        row: The published cell.
+        method: Our method.
+        num_published: Number of published draws.
+        mean: Our mean.
+        std: Our std.
+        num_ours: Number of our independent draws.
+        units: Our values, one for each set, dropout network or chain.
     """
 
     row: Row
@@ -157,43 +164,43 @@ class PublishedCell:
 
     @property
     def difference(self) -> float | None:
-        """Ours minus published."""
+        """Our mean minus the published mean."""
         return None if self.mean is None else self.mean - self.row.mean
 
     @property
     def median(self) -> float | None:
-        """The median of ours, which single large values do not move."""
+        """The median of our values, which is robust to single large values."""
         return median(self.units) if self.units else None
 
     @property
     def within_std(self) -> bool | None:
-        """Whether the difference is at most one published std; None where we have no mean."""
+        """Whether the difference is at most one published std; None without our mean."""
         return None if self.difference is None else abs(self.difference) <= self.row.std
 
     @cached_property
     def by_chance(self) -> Array | None:
-        """By how much so many draws as published differ from ours if they are like ours; None with fewer than two."""
+        """Chance differences between as many draws as published and ours; None with fewer than two draws."""
         if self.mean is None or self.num_ours < 2 or len(self.units) < 2:
             return None
         return chance_differences(self.units, self.num_published, self.num_ours, self.row.line)
 
     @cached_property
     def p(self) -> float | None:
-        """How probable it is that so many of our draws average as far from ours, in either direction."""
+        """The probability of a difference this large in either direction, if the draws are alike."""
         if self.by_chance is None or self.difference is None:
             return None
         return probability(-self.difference, self.by_chance)
 
     @property
     def agrees(self) -> bool | None:
-        """Whether the difference is one that chance may well make; None where that cannot be told."""
+        """Whether chance may explain the difference (p ≥ 0.05); None if p is unknown."""
         return None if self.p is None else self.p >= LEVEL
 
     @cached_property
     def detectable(self) -> tuple[float, float] | None:
-        """By what share of ours the published draws would have to be lower, or higher, to be told apart.
+        """Shares of our mean by which published draws must be lower, or higher, to be detected.
 
-        Told apart: p < 0.05, with a probability of 80 %. A share below −1 is out of reach.
+        Detected: p < 0.05, with a probability of 80 %. A share below −1 is impossible.
         """
         if self.by_chance is None or not self.mean:
             return None
@@ -203,7 +210,7 @@ class PublishedCell:
 
 @dataclass(frozen=True)
 class Totals:
-    """How many cells were published, compared, lie within one published std; of `judged`, `unlike` have p < 0.05."""
+    """Numbers of cells: published, compared, within one published std, judged, and with p < 0.05 (`unlike`)."""
 
     published: int
     compared: int
@@ -213,25 +220,29 @@ class Totals:
 
     @property
     def expected(self) -> float:
-        """So many would have p < 0.05 by chance alone."""
+        """The number of cells that would have p < 0.05 by chance alone."""
         return LEVEL * self.judged
 
 
 @dataclass(frozen=True)
 class SeriesComparison:
-    """The cells of one series that could be judged, one by one and together."""
+    """The judged cells of one series, one by one and together."""
 
     cells: tuple[PublishedCell, ...]
     together: Joint
 
     @property
     def unlike(self) -> int:
-        """Cells with p < 0.05."""
+        """The number of cells with p < 0.05."""
         return sum(cell.agrees is False for cell in self.cells)
 
 
 def compare(results: Results) -> list[PublishedCell]:
-    """Every cell that the paper shows for the recipe of a run, with ours beside it; empty for a recipe of our own."""
+    """Compare every published cell of a run's recipe with our value.
+
+    Returns:
+        The cells; empty for a recipe without published cells.
+    """
     figure = _dense_figure(results)
     if figure is not None:
         rows = [row for row in published_rows() if row.figure == figure.figure]
@@ -244,7 +255,7 @@ def compare(results: Results) -> list[PublishedCell]:
 
 
 def method_of(series: str) -> str:
-    """Our method behind a series of the paper."""
+    """Return our method of a published series."""
     return next(method for name, method in METHODS.items() if series.startswith(name))
 
 
@@ -264,7 +275,7 @@ def _dense_cell(row: Row, results: Results, figure: DenseFigure) -> PublishedCel
 def _cell(
     row: Row, method: str, score: Score | None, metric: str, num_published: int, factor: float | None
 ) -> PublishedCell:
-    """A cell from our score. factor: from our unit to the published one; None: our unit is unknown."""
+    """Return a cell from our score. `factor`: from our unit to the published one; None: our unit is unknown."""
     stat = score.summary.get(row.members, {}).get(metric) if score else None
     if score is None or factor is None or not isinstance(stat, Stat) or stat.mean is None:
         return PublishedCell(row, method, num_published)
@@ -277,7 +288,7 @@ def _cell(
 
 
 def independent_units(draws: Sequence[Number], pool: PoolSize) -> tuple[float, ...]:
-    """The values of draws, those of one network averaged; none where a value is missing."""
+    """Return the values of draws, averaged within a network; empty if a value is missing."""
     values = [value for value in draws if value is not None]
     if len(values) < len(draws):
         return ()
@@ -286,14 +297,14 @@ def independent_units(draws: Sequence[Number], pool: PoolSize) -> tuple[float, .
 
 
 def _unit_factor(row: Row, score: Score | None) -> float | None:
-    """What turns our unit into that of a published cell; None where our unit is unknown."""
+    """Return the factor from our unit to a published cell's; None if our unit is unknown."""
     if row.metric.endswith("[mm]"):
         return IN_MILLIMETRES.get((score.unit or "") if score else "")
     return 100.0 if row.metric.endswith("[%]") else 1.0
 
 
 def published_draws(row: Row) -> int:
-    """Independent draws behind a published toy cell: sets of 1,024 networks, 10 dropout networks, or chains.
+    """Return the independent draws behind a published toy cell: sets of 1,024 networks, 10 dropout networks, or chains.
 
     The text has 6 chains; the authors' scripts for classification read 7 of SGLD and 10 of SGHMC.
     """
@@ -306,7 +317,7 @@ def published_draws(row: Row) -> int:
 
 
 def dense_draws(row: Row, figure: DenseFigure) -> int:
-    """Independent draws behind a published dense cell: sets that can be disjoint, or dropout networks."""
+    """Return the independent draws behind a published dense cell: disjoint sets, or dropout networks."""
     method = method_of(row.series)
     networks = figure.num_networks[method]
     if method == "mc_dropout":
@@ -315,7 +326,7 @@ def dense_draws(row: Row, figure: DenseFigure) -> int:
 
 
 def distinct(cells: Iterable[PublishedCell]) -> list[PublishedCell]:
-    """Cells without those whose published number was met before; of these, one that we have a mean for is kept."""
+    """Return cells without repeated published numbers. Of repetitions, a cell with our mean is kept."""
     kept: dict[object, PublishedCell] = {}
     for cell in cells:
         known = kept.get(cell.row.identity)
@@ -325,7 +336,7 @@ def distinct(cells: Iterable[PublishedCell]) -> list[PublishedCell]:
 
 
 def totals(cells: Iterable[PublishedCell]) -> Totals:
-    """Counts over cells."""
+    """Return counts over cells."""
     counted = list(cells)
     return Totals(
         published=len(counted),
@@ -337,7 +348,7 @@ def totals(cells: Iterable[PublishedCell]) -> Totals:
 
 
 def by_series(cells: Iterable[PublishedCell]) -> list[SeriesComparison]:
-    """The distinct cells that can be judged, series by series: cells of a series hang together."""
+    """Return the distinct judged cells by series, because cells of a series are dependent."""
     lines: dict[str, list[PublishedCell]] = {}
     for cell in distinct(cells):
         if cell.p is not None:
@@ -354,18 +365,18 @@ def _together(line: str, cells: tuple[PublishedCell, ...]) -> SeriesComparison:
 
 
 def unlike_by_chance(series: Sequence[SeriesComparison]) -> tuple[int, int]:
-    """Between which numbers the count of cells with p < 0.05 lies in 90 of 100 cases if ours and theirs are alike."""
+    """Return the range of the number of cells with p < 0.05 in 90 of 100 cases if both are alike."""
     counts = sum(each.together.counts for each in series)
     low, high = np.quantile(counts, (0.05, 0.95))
     return int(low), int(high)
 
 
 def warnings_of(results: Results) -> list[str]:
-    """What keeps our numbers from being comparable cell by cell."""
+    """Return the reasons why our numbers are not comparable cell by cell."""
     name, warnings = _recipe_name(results), []
     if str(results.recipe.get("name")).endswith(QUICK):
         warnings.append(f"This is the quick variant of {name}: smaller, and trained less, than what was published.")
-    # Where data and reference come from is said by itself.
+    # Another text describes the origin of data and reference.
     changed = [text for text in results.changes if not text.startswith(("data.", "reference."))]
     if changed:
         warnings.append(f"Settings that differ from the recipe's: {', '.join(changed)}.")
@@ -385,7 +396,7 @@ def warnings_of(results: Results) -> list[str]:
 
 
 def _as_published(results: Results, figure: DenseFigure) -> bool:
-    """Whether a run has its metrics under the published convention too."""
+    """Return whether a run has its metrics under the published convention, too."""
     if results.convention == CONVENTION:
         return True
     scores = [score for score in results.latest() if score.domain == figure.domain]
@@ -393,7 +404,7 @@ def _as_published(results: Results, figure: DenseFigure) -> bool:
 
 
 def grounds_of(results: Results) -> list[str]:
-    """On what data, against which reference and by which measure ours were obtained."""
+    """Return sentences on the data, reference and measure behind our numbers."""
     figure = _dense_figure(results)
     if figure is not None:
         facts = results.domains.get(figure.domain)

@@ -1,7 +1,7 @@
 """Published checkpoints of Gustafsson, Danelljan and Schön (2020), loaded into our networks.
 
-A checkpoint is a file of tensors by the authors' names, which decide between the depth network and the segmentation
-network. Where our networks concatenate channels in another order, the channels of the weights are moved.
+A checkpoint is a file of tensors with the authors' names, which identify the depth network or the segmentation network.
+If our networks concatenate channels in another order, the channels of the weights are moved.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ MODULES: Mapping[Task, Mapping[str, str]] = {
     },
 }
 # The authors' depth network concatenates its stems as (depth, image), ours as (image, depth). Identity shortcuts carry
-# this order through the first stage to the layers that read its output. By the names of ours: the axis of the channels,
-# and the number of equal parts in it, of which the stems are the last two.
+# this order through the first stage to the layers that read its output. By our names: the axis of the channels,
+# and the number of equal parts in it. The stems are the last two parts.
 STEM_PARTS = {
     r"encoder\.(0\.\d|1\.0)\.(conv1|shortcut\.0)\.weight": (1, 2),
     r"encoder\.0\.\d\.(conv2\.weight|norm2\.(weight|bias|running_mean|running_var))": (0, 2),
@@ -51,13 +51,13 @@ STEM_PARTS = {
 
 
 def published_name(name: str, task: Task) -> str:
-    """The authors' name of a tensor of ours."""
+    """Return the authors' name of one of our tensors."""
     module = next(each for each in MODULES[task] if name.startswith(f"{each}."))
     return MODULES[task][module] + name.removeprefix(module).replace("norm", "bn").replace("shortcut", "downsample")
 
 
 def read_checkpoint(path: Path) -> tuple[Task, dict[str, Tensor]]:
-    """The task of a checkpoint, and its tensors by the authors' names without `module.`; nothing is executed."""
+    """Return the task of a checkpoint, and its tensors by the authors' names without `module.`."""
     weights = read_weights(path)
     if all(name.startswith(PREFIX) for name in weights):
         weights = {name.removeprefix(PREFIX): tensor for name, tensor in weights.items()}
@@ -75,7 +75,7 @@ def read_checkpoint(path: Path) -> tuple[Task, dict[str, Tensor]]:
 
 
 def load_checkpoint(network: nn.Module, path: Path, task: Task) -> None:
-    """Load a checkpoint for the task into our network of the published size."""
+    """Load a checkpoint of the task into our network of the published size."""
     found, weights = read_checkpoint(path)
     if found != task:
         raise InputError(f"{path}: a checkpoint of the {found} network; expected one of the {task} network")
@@ -89,8 +89,8 @@ def load_checkpoint(network: nn.Module, path: Path, task: Task) -> None:
 
 
 def reordered(name: str, tensor: Tensor, task: Task) -> Tensor:
-    """A tensor of the authors with its channels in our order. name: ours."""
-    if task == "segmentation":  # image pooling comes first in theirs, last in ours
+    """Return the authors' tensor with its channels in our order. `name` is ours."""
+    if task == "segmentation":  # image pooling comes first in the authors' network, last in ours
         return tensor.roll(-len(tensor), 1) if name == "pyramid.project.0.weight" else tensor
     for pattern, (axis, parts) in STEM_PARTS.items():
         if re.fullmatch(pattern, name):

@@ -1,9 +1,9 @@
-"""How far a published mean lies from ours, by resampling our own draws: no standard error of a heavy tail is needed.
+"""The difference between a published mean and ours, tested by resampling our draws.
 
-The question: if the published draws were like ours, how probable is a difference as large as the one that is seen?
-Where n published draws are compared with N of ours, means of n and of N units that are drawn from ours with replacement
-differ by chance as the two means would. A unit is what is independent of the others: a set of ensemble networks, a
-dropout network with all repeats of its passes, a chain.
+No standard error of a heavy tail is needed. If the published draws were like ours, how probable is a difference as
+large as the observed one? n published draws are compared with our N draws. Means of n and of N units, drawn from ours
+with replacement, differ by chance like the two means. A unit is an independent value: a set of ensemble networks, a
+dropout network with all repeats of its passes, or a chain.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 RESAMPLES = 20_000
-LEVEL = 0.05  # a difference with a smaller p is one that chance alone makes rarely
+LEVEL = 0.05  # chance rarely causes differences with a smaller p
 POWER = 0.8
 SEED = 0
-ROWS = 1000  # resamples that are made at once
+ROWS = 1000  # resamples in one array
 
 
 def chance_differences(units: Sequence[float], num_published: int, num_ours: int, name: str) -> Array:
-    """Means of `num_published` of our units less means of `num_ours` of them, (resample,).
+    """Return means of `num_published` of our units minus means of `num_ours` units, (resample,).
 
-    name: of the series, which decides the random numbers. Cells of a series with as many units resample the same
-    networks or chains, so that their differences go together as they do in truth.
+    The series' name decides the random numbers. Cells of a series with equal numbers of units resample the same
+    networks or chains, so that their differences are correlated as in reality.
     """
     values = np.asarray(units, np.float64)
     generator = np.random.default_rng([SEED, zlib.crc32(name.encode())])
@@ -44,18 +44,18 @@ def chance_differences(units: Sequence[float], num_published: int, num_ours: int
 
 
 def probability(difference: float, by_chance: Array) -> float:
-    """p: how probable a difference as far out is, in either direction; twice the smaller of the two tails.
+    """Return p: the probability of a difference this large, as twice the smaller tail.
 
-    Each direction is judged by its own tail, as a long upper one would otherwise excuse any mean that is too low.
+    Each direction has its own tail. Otherwise a long upper tail would excuse any mean that is too low.
     """
     beyond = min(np.count_nonzero(by_chance <= difference), np.count_nonzero(by_chance >= difference))
     return min(1.0, 2 * (int(beyond) + 1) / (len(by_chance) + 1))
 
 
 def detectable(by_chance: Array) -> tuple[float, float]:
-    """The differences, below and above, from which on p < LEVEL would come out with probability POWER.
+    """Return the smallest differences, below and above, that give p < LEVEL with probability POWER.
 
-    The published draws are taken to be ours, all shifted by that much.
+    The published draws are assumed to be ours, all shifted by this difference.
     """
     low, high = np.quantile(by_chance, (LEVEL / 2, 1 - LEVEL / 2))
     weak, strong = np.quantile(by_chance, (1 - POWER, POWER))
@@ -64,18 +64,26 @@ def detectable(by_chance: Array) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Joint:
-    """The cells of a series together. p: of their mean difference, in stds by chance; counts: small p, by chance."""
+    """The cells of a series together.
+
+    `p`: of their mean difference, in stds by chance. `counts`: numbers of cells with a small p, by chance.
+    """
 
     p: float
     counts: npt.NDArray[np.int64]
 
 
 def joint(differences: Sequence[float], by_chance: Sequence[Array], name: str, paired: bool) -> Joint:
-    """Judge cells that hang together, each with its difference and differences by chance.
+    """Judge dependent cells together, from their differences and their differences by chance.
 
-    paired: whether the same resample of each is of the same networks or chains. Where it is not, as with ensembles,
-    whose sets of different M are different sets of the same networks, they are taken to go together entirely, which
-    makes a common shift hardest to claim.
+    Cells that are not paired, e.g. of ensembles, are assumed to be fully correlated, which makes a common shift hardest
+    to claim: their sets of different M are different sets of the same networks.
+
+    Args:
+        differences: Difference of each cell.
+        by_chance: Differences by chance of each cell, (resample,).
+        name: Name of the series.
+        paired: Whether equal resamples of the cells are of the same networks or chains.
     """
     tables = np.stack(by_chance)
     if not paired:

@@ -1,4 +1,4 @@
-"""Recipes: all that an experiment fixes, as frozen, typed objects. A recipe is a function that returns a full one."""
+"""Recipes: frozen, typed objects that fix everything of an experiment."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RECIPES: dict[str, Recipe] = {
 
 
 def find_recipe(name: str) -> Recipe:
-    """The recipe of that name, or the one in a file that ends in .json or in the folder of a run."""
+    """Return the recipe of a name, of a .json file, or of a run's folder."""
     if name in RECIPES:
         return RECIPES[name]
     if name.endswith(".json") or Path(name).exists():
@@ -49,9 +49,9 @@ def find_recipe(name: str) -> Recipe:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """A recipe from a file, or from the folder of a run, where its checksum must fit.
+    """Read a recipe from a file, or from the folder of a run, whose checksum must fit.
 
-    A file is given by a user, who may have edited a copy of `recipe.json`: a checksum in it is ignored.
+    A file may be an edited copy of `recipe.json`: its checksum is ignored.
     """
     run = path if path.is_dir() else None
     if run is not None:
@@ -82,13 +82,13 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def default_folder(given: str | Recipe, recipe: Recipe) -> Path:
-    """Where a run is if nobody says it: in the folder that was given for a recipe, or in one of the recipe's name."""
+    """Return the default folder of a run: the given run folder, or one named after the recipe."""
     is_run = isinstance(given, str) and given not in RECIPES and Path(given).is_dir()
     return Path(str(given)) if is_run else RUNS / recipe.name
 
 
 def changes(recipe: Recipe) -> list[str]:
-    """The settings in which a recipe differs from the one that its name stands for, as `sgld.num_chains=24`."""
+    """Return the settings that differ from the shipped recipe of this name, e.g. `sgld.num_chains=24`."""
     if recipe.name not in RECIPES:
         return []
     named, given = (fixed(each.model_dump(mode="json")) for each in (RECIPES[recipe.name], recipe))

@@ -1,4 +1,4 @@
-"""Recipes that compare the methods of the field with ensembling: same networks, same training, known cost."""
+"""Recipes that compare all methods with ensembling: same networks, same training, known cost."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ ON_POINTS = (
     *("ensemble", "mc_dropout", "sghmc", "map", "snapshot", "swa", "swag", "multi_swag", "laplace"),
     *("shared_trunk", "pruned"),
 )
-TIMES = 4  # how much longer, or larger, a single network is than one of an ensemble
-SHARES = (0, 30, 50, 70, 90)  # percent of the channels that are pruned; of few, some always stay
+TIMES = 4  # factor of length or size of a single larger training
+SHARES = (0, 30, 50, 70, 90)  # percent of pruned channels; narrow layers keep a minimum
 SCALED = ("identity", "flip", "scale 0.75", "flip scale 1.25")
-SMALL: dict[str, Any] = {  # what two cores can do in twenty minutes
+SMALL: dict[str, Any] = {  # for two cores and twenty minutes
     "num_members": 6,
     "num_networks": 2,
     "num_costly": 1,
@@ -35,7 +35,7 @@ SMALL: dict[str, Any] = {  # what two cores can do in twenty minutes
     "rate": 0.2,
     "multiple": 1,
 }
-ONE_PICTURE = {"evaluation": {"pictures": 1}}  # of each domain: there are many methods
+ONE_PICTURE = {"evaluation": {"pictures": 1}}  # of each domain, because there are many methods
 METHODS_OF_THE_FIELD = (
     *("ensemble", "mc_dropout", "map_long", "map_wide", "ensemble_narrow", "snapshot", "snapshot_long", "swa", "swag"),
     *("multi_swag", "laplace", "shared_trunk", "trunk_frozen", *(f"pruned_{share}" for share in SHARES), "sparse_90"),
@@ -51,12 +51,15 @@ def comparison_options(
     num_costly: int | None = None,
     **numbers: Any,
 ) -> dict[str, Any]:
-    """All methods with the options of `compared`, and variants of them.
+    """Return all methods with the options of `compared`, and variants of them.
 
-    wide: a network that costs about `TIMES` as much as the recipe's; narrow: one that costs as much less, None where
-    there is none; multiple: channels that stay after pruning are a multiple of it; num_costly: of networks that take
-    `TIMES` as much training, None: as many as of others; numbers: of networks, members and passes, as `compared` takes
-    them.
+    Args:
+        trained: Options of training.
+        wide: Options of a network that costs about `TIMES` as much as the recipe's.
+        narrow: Options of a network that costs about 1/`TIMES` as much; None without one.
+        multiple: Channels that remain after pruning are a multiple of it.
+        num_costly: Number of networks with `TIMES` as much training; None: as many as of other methods.
+        numbers: Numbers of networks, members and passes for `compared`.
     """
     longer = {"num_epochs": TIMES * trained["num_epochs"]}
     costly = num_costly or numbers["num_networks"]
@@ -87,9 +90,9 @@ def comparison_options(
 
 
 def street_depth_methods() -> DenseRecipe:
-    """Clean to wild on two cores, with every method."""
+    """Depth from clean to wild on two cores, with every method."""
     trained = {"num_epochs": 8, "batch_size": 4, "learning_rate": 4e-3}
-    # Networks of the recipe are as narrow as can be: there are none that cost less.
+    # The recipe's networks have the smallest possible width: there is no cheaper variant.
     options = comparison_options(trained, {"width": 16}, None, **SMALL, shared=ENCODER)
     data = clean_to_wild(256, 16, (128, 256), without=EXACT)
     return named(street_depth(), "Depth completion", 15).changed(
@@ -98,7 +101,7 @@ def street_depth_methods() -> DenseRecipe:
 
 
 def street_segmentation_methods() -> DenseRecipe:
-    """Clean to wild on two cores, with every method."""
+    """Segmentation from clean to wild on two cores, with every method."""
     trained = {"num_epochs": 8, "batch_size": 4, "learning_rate": 1e-2}
     narrow, wide = ({"width": width, "head_width": 2 * width} for width in (8, 32))
     options = comparison_options(trained, wide, narrow, **SMALL)
@@ -109,7 +112,7 @@ def street_segmentation_methods() -> DenseRecipe:
 
 
 def street_depth_methods_large() -> DenseRecipe:
-    """The same question with networks that have learnt the task, on a GPU."""
+    """Depth from clean to wild on a GPU, with larger networks and every method."""
     trained = {"num_epochs": 20, "batch_size": 16, "learning_rate": 2e-3}
     numbers: dict[str, Any] = {"num_members": 20, "num_networks": 4, "num_passes": 16, "rate": 0.2, "shared": ENCODER}
     options = comparison_options(trained, {"width": 32}, {"width": 8}, **numbers)
@@ -117,7 +120,7 @@ def street_depth_methods_large() -> DenseRecipe:
 
 
 def street_segmentation_methods_large() -> DenseRecipe:
-    """The same question with networks that have learnt the task, on a GPU."""
+    """Segmentation from clean to wild on a GPU, with larger networks and every method."""
     trained = {"num_epochs": 20, "batch_size": 16, "learning_rate": 2e-3}
     numbers: dict[str, Any] = {"num_members": 20, "num_networks": 4, "num_passes": 16, "rate": 0.5}
     narrow, wide = ({"width": width, "head_width": 2 * width} for width in (32, 128))
@@ -127,7 +130,7 @@ def street_segmentation_methods_large() -> DenseRecipe:
 
 
 def folder_segmentation_methods() -> DenseRecipe:
-    """Folders of one's own, with every method."""
+    """Your own folders, with every method."""
     base = folder_segmentation()
     trained = {"num_epochs": 15, "batch_size": 16, "optimiser": "adamw", "learning_rate": 1e-3}
     numbers: dict[str, Any] = {"num_members": 8, "num_networks": 2, "num_passes": 4, "rate": 0.2}
@@ -141,7 +144,7 @@ def folder_segmentation_methods() -> DenseRecipe:
 
 
 def folder_segmentation_methods_small() -> DenseRecipe:
-    """The same on two cores: narrow networks, for images of about 160×120 pixels."""
+    """Your own folders on two cores: narrow networks, for images of about 160×120 pixels."""
     base = folder_segmentation_methods()
     trained = {"num_epochs": 15, "batch_size": 8, "optimiser": "adamw", "learning_rate": 1e-3}
     narrow, wide = ({"width": width, "head_width": 4 * width} for width in (8, 32))
@@ -159,7 +162,7 @@ def folder_segmentation_methods_small() -> DenseRecipe:
 
 
 def toy_methods(base: ToyRecipe) -> ToyRecipe:
-    """KL to the reference for every method that can be used on points."""
+    """KL to the reference for every method that supports points."""
     return base.changed(
         {
             "ensemble": {"num_sets": {}},
@@ -176,7 +179,7 @@ def toy_methods(base: ToyRecipe) -> ToyRecipe:
 
 
 def named(base: DenseRecipe, problem: str, minutes: float | None = None) -> DenseRecipe:
-    """A recipe under the name of the comparison."""
+    """Return a recipe under the name of the comparison."""
     name, large = base.name.removesuffix("-large"), "-large" if base.name.endswith("-large") else ""
     about = f"{problem}, clean to wild: the methods of the field against ensembling, at what each costs"
     return base.changed({}, name=f"{name}-methods{large}", about=about, minutes=minutes)

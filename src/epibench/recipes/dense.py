@@ -1,4 +1,4 @@
-"""Recipes of dense problems: a network trained on one domain of images and evaluated on several."""
+"""Recipes of dense problems: networks are trained on one image domain and evaluated on several."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from epibench.recipes.settings import describe
 if TYPE_CHECKING:
     from torch import nn
 
-# Where training data lies and what it is called, and what it is to other networks.
+# Settings of a source that do not change training: its place, its names, and its use by other networks.
 NOT_FOR_TRAINING = {"root", "raw_root", "title", "distribution", "mapping"}
-# Settings of training that change no network: on a GPU, augmentation is the same but for rounding.
+# Settings of training that change no network. On a GPU, augmentation is equal up to rounding.
 NOT_DECIDING = {"log", "augment", "cache"}
 Share = Annotated[float, Field(gt=0, le=1)]
 Factor = Annotated[float, Field(gt=0, le=10)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
 Count = Annotated[int, Field(ge=1)]
 Modules = tuple[str, ...]
-TO_BE_GIVEN = "to be given"  # stands for a file that the user has to name
+TO_BE_GIVEN = "to be given"  # stands for a file that the user must name
 PAPER = "paper:"  # before the file of a published checkpoint
 LOGS = ("csv", "tensorboard", "wandb", "mlflow", "none")
 InFull = BeforeValidator(lambda given: {"bf16": "bf16-mixed", "32": "32-true"}.get(str(given), given))
 
 
 def places(*known: str, example: str) -> BeforeValidator:
-    """Places of dropout are one of the known choices, or a list of modules; anything else is refused with these."""
+    """Return a validator for dropout places: a known choice or a list of modules."""
 
     def check(given: Any) -> Any:
         if given not in known and not (isinstance(given, list | tuple) and given):
@@ -53,7 +53,8 @@ def places(*known: str, example: str) -> BeforeValidator:
 class PublishableNetwork(Options):
     """A network that the authors published in one form.
 
-    weights: `paper:FILE`, a published checkpoint to start training from; null for none.
+    Args:
+        weights: `paper:FILE`, a published checkpoint to start training from; null for none.
     """
 
     published: ClassVar[Mapping[str, Any]]  # published options that differ from the defaults
@@ -79,7 +80,7 @@ class PublishableNetwork(Options):
         return self
 
     def load_weights(self, network: nn.Module, task: Task) -> None:
-        """Load the checkpoint, if one is given."""
+        """Load the checkpoint if the options name one."""
         if self.weights is not None:
             from epibench.published.checkpoints import load_checkpoint
 
@@ -87,13 +88,14 @@ class PublishableNetwork(Options):
 
 
 class DepthNetwork(PublishableNetwork):
-    """The depth network: width 32, blocks (3, 4, 6, 3), grey and image_max 255 are the published one.
-
-    dropout_places: what MC-dropout drops beside the deep outputs of the encoder: the first four `concatenations` of the
-    decoder with its skips, as published; the `decoder`'s part of them alone; or modules by their names.
+    """The depth network. Published: width 32, blocks (3, 4, 6, 3), grey and image_max 255.
 
     Width is at least 8: with fewer channels, the CPU's convolutions (oneDNN with AVX-512, in PyTorch 2.13) write
     outside of their memory.
+
+    Args:
+        dropout_places: Where MC-dropout drops, besides the deep outputs of the encoder: the first four `concatenations`
+            of the decoder with its skips, as published; only the `decoder`'s part of them; or names of modules.
     """
 
     smallest_batch: ClassVar[int] = 1
@@ -112,7 +114,7 @@ class DepthNetwork(PublishableNetwork):
     ] = "concatenations"
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
-        """A network with random weights; pretrained: with the weights of a given checkpoint."""
+        """Return a network with random weights, or with the checkpoint if `pretrained`."""
         from epibench.networks.depth_completion import DepthCompletion
 
         network = DepthCompletion(**self.model_dump(exclude={"kind", "weights"}))
@@ -122,11 +124,13 @@ class DepthNetwork(PublishableNetwork):
 
 
 class SegmentationNetwork(PublishableNetwork):
-    """DeepLabv3: the default sizes are the published ones, and cityscapes-segmentation sets all else that was.
+    """DeepLabv3 with published default sizes. The recipe cityscapes-segmentation sets all published options.
 
-    backbone_weights: a file with weights from ImageNet, or null for random ones; "to be given" is refused, so that
-    nobody trains without them for lack of knowing. dropout_places: what MC-dropout drops: the output of each of the
-    four `stages`, as published; that of the last four residual `blocks`; or modules by their names.
+    Args:
+        backbone_weights: File with weights from ImageNet, or null for random ones. "to be given" is refused, so that
+            random weights are a deliberate choice.
+        dropout_places: Where MC-dropout drops: the output of each of the four `stages`, as published; the output of the
+            last four residual `blocks`; or names of modules.
     """
 
     smallest_batch: ClassVar[int] = 2  # batch norm of an image's mean
@@ -158,7 +162,7 @@ class SegmentationNetwork(PublishableNetwork):
     ] = "stages"
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
-        """A network with random weights; pretrained: with the given checkpoint or backbone."""
+        """Return a network with random weights, or with the checkpoint or backbone if `pretrained`."""
         from epibench.networks.deeplabv3 import DeepLabV3
 
         if num_classes is None:
@@ -178,9 +182,9 @@ class SegmentationNetwork(PublishableNetwork):
 
 
 class OwnNetwork(Options):
-    """A network of the user's: what makes it, as `package.module:name`, and what it is called with.
+    """A user's network, named as `package.module:name`.
 
-    It is called with `options`, and with `num_classes` where classes are predicted.
+    It is called with `options`, and with `num_classes` if classes are predicted.
     """
 
     smallest_batch: ClassVar[int] = 1
@@ -190,7 +194,7 @@ class OwnNetwork(Options):
     options: dict[str, Any] = Field({})
 
     def build(self, num_classes: int | None, pretrained: bool = False) -> nn.Module:
-        """The network."""
+        """Return the network."""
         from epibench.networks.own import make_network
 
         given = {**self.options} if num_classes is None else {"num_classes": num_classes, **self.options}
@@ -198,7 +202,7 @@ class OwnNetwork(Options):
 
 
 def _with_kind(given: Any) -> Any:
-    """`package.module:name` stands for a network of one's own; a recipe without a kind is one of depth completion."""
+    """`package.module:name` stands for a user's network; a recipe without a kind is depth completion."""
     if isinstance(given, str):
         return {"kind": "own", "name": given}
     return {"kind": "depth_completion", **given} if isinstance(given, dict) else given
@@ -210,7 +214,7 @@ Network = Annotated[
 
 
 class ColourOptions(Options):
-    """How far the colours of training images are changed, and how likely one is turned grey, blurred or made noisy."""
+    """Colour changes of training images: their strength, and the probabilities of grey, blur and noise."""
 
     strength: float = Field(0.0, ge=0, le=1)
     grey: float = Field(0.0, ge=0, le=1)
@@ -219,19 +223,23 @@ class ColourOptions(Options):
 
 
 class TrainingOptions(Options):
-    """How networks are trained, whatever the method; its own options say for how many epochs, and how they move.
+    """Training options of all methods. A method's own options are its epochs and its update rule.
 
-    epoch_steps: steps of an epoch. scale_rule: `centre` takes classes from the nearest centre and averages the pixels
-    of images that become smaller; `opencv` scales as OpenCV does, bit for bit. pad: images that are smaller than the
-    crop are surrounded with pixels of their mean colour that do not count. thin: smallest and largest share of the
-    sparse points that is kept. sparse_share: sparse depth is drawn anew from the target at every visit, every pixel
-    with that probability. weight_decay: of U/N, whose loss has the Gaussian's ½: half of a published one for
-    depth; decay_all: it acts on scales and biases too. prior_scale: chains have no weight decay, but the prior
-    N(0, prior_scale²) on every parameter. class_weights: how much a pixel counts, by its class; `rare`: 1 / √share of
-    its class in the training data. loss_parts: the loss is the mean over that many equal parts of the batch, each
-    averaged over its own weighted pixels. augment: samples are augmented one by one by loading processes (`cpu`) or a
-    batch at a time on the `device`; `auto`: on a GPU. cache: GiB of memory for decoded samples beside a GPU; `auto`: a
-    quarter of what is free.
+    Args:
+        epoch_steps: Steps of an epoch.
+        scale_rule: `centre` takes classes from the nearest centre and averages pixels of images that become smaller;
+            `opencv` scales as OpenCV does, bit for bit.
+        pad: Whether images that are smaller than the crop are surrounded with uncounted pixels of their mean colour.
+        thin: Smallest and largest share of the sparse points that is kept.
+        sparse_share: Probability of a target's pixel to be a sparse point, chosen again at every visit.
+        weight_decay: Decay of U/N, whose loss has the Gaussian's ½: half of a published decay for depth.
+        decay_all: Whether the decay acts on scales and biases, too.
+        prior_scale: Chains have the prior N(0, prior_scale²) on every parameter, and no weight decay.
+        class_weights: Weight of a pixel by its class; `rare`: 1 / √share of its class in the training data.
+        loss_parts: Number of equal parts of a batch. The loss is the mean over parts of their weighted means of pixels.
+        augment: `cpu`: loading processes augment samples one by one; `device`: the device augments whole batches;
+            `auto`: `device` on a GPU.
+        cache: GiB of memory for decoded samples beside a GPU; `auto`: a quarter of the free memory.
     """
 
     epoch_steps: int = Field(1000, ge=1, le=10**9)
@@ -273,7 +281,7 @@ class TrainingOptions(Options):
 
 
 class DataOptions(Options):
-    """Training data, and the domains to evaluate on. cache: where scenes that are drawn are kept."""
+    """Training data and evaluation domains. `cache` is the folder of rendered scenes."""
 
     root: str | None = Field(None, min_length=1)
     cache: str | None = Field(None, min_length=1)
@@ -282,7 +290,7 @@ class DataOptions(Options):
 
     @property
     def folders(self) -> Folders:
-        """Where data sets and drawn scenes lie."""
+        """The folders of data sets and rendered scenes."""
         cache = default_cache() if self.cache is None else Path(self.cache).expanduser()
         return Folders(None if self.root is None else Path(self.root).expanduser(), cache)
 
@@ -293,16 +301,21 @@ class DataOptions(Options):
 
     @property
     def versions(self) -> dict[str, str]:
-        """What changes when the same settings give other data: of the training data, and of every domain."""
+        """The versions of the training data and of every domain. They change when the same settings give other data."""
         return {"train": self.train.version, **{name: source.version for name, source in self.domains.items()}}
 
 
 class EvaluationOptions(Options):
-    """How members are evaluated. store: also write all predictions; pictures: images of each domain that are drawn.
+    """Options of the evaluation of members.
 
-    window: networks see parts of that size one at a time, of which neighbours share `overlap`; None: the whole image.
-    compile: by torch.compile, once for all members; cuda_graphs: passes are recorded on a GPU and played again, without
-    effect on a CPU. Both are compared with the plain network on the first image (docs/performance.md).
+    Args:
+        store: Whether to write all predictions.
+        pictures: Number of images of each domain on the page.
+        window: Size of the windows that networks see one at a time; None: the whole image.
+        overlap: Share of a window that its neighbour also covers.
+        compile: Whether torch.compile compiles a network once for all members.
+        cuda_graphs: Whether a GPU records and replays passes; no effect on a CPU. With either option the first image
+            is also predicted without it and compared (docs/performance.md).
     """
 
     batch_size: int = Field(1, ge=1, le=4096)
@@ -319,7 +332,7 @@ class EvaluationOptions(Options):
 
 @dataclass(frozen=True)
 class Problem:
-    """What a problem asks of its data, and what networks predict. unit: of predictions and errors."""
+    """A kind of problem: its task, its likelihood and its networks. `unit`: of predictions and errors."""
 
     task: Task
     likelihood: str
@@ -334,7 +347,7 @@ PROBLEMS = {
 
 
 class DenseRecipe(Recipe):
-    """All that an experiment with images fixes."""
+    """A recipe of an experiment with images."""
 
     on_images: ClassVar[bool] = True
 
@@ -347,7 +360,7 @@ class DenseRecipe(Recipe):
 
     @property
     def task(self) -> Task:
-        """What the data sets are asked for."""
+        """The task of the data sets."""
         return PROBLEMS[self.problem].task
 
     @property
@@ -401,7 +414,7 @@ class DenseRecipe(Recipe):
         return self
 
     def network_of(self, name: str) -> DepthNetwork | SegmentationNetwork | OwnNetwork:
-        """The network of a method: the recipe's, or with what its variant has differently."""
+        """Return the network of a method: the recipe's, with the changes of its variant."""
         changed = self.variants[name].network if name in self.variants else {}
         if not changed:
             return self.network
@@ -413,8 +426,8 @@ class DenseRecipe(Recipe):
             raise ValueError(f"variants.{name}.network.{describe(error)}") from None
 
     def training_settings(self, name: str) -> dict[str, Any]:
-        """The settings that decide the trained networks of a method, by their keys."""
-        # Samplers know the prior, all others weight decay; networks may start from those of either.
+        """Return the settings that decide a method's trained networks, by their keys."""
+        # Samplers have the prior, other methods weight decay. Networks may start from networks of either kind.
         samplers = {self.method(each).samples for each in (name, *self.sources(name))}
         left_out = {*NOT_DECIDING}
         left_out |= set() if False in samplers else {"weight_decay", "decay_all"}
@@ -427,12 +440,12 @@ class DenseRecipe(Recipe):
         }
 
     def training_steps(self, name: str) -> int:
-        """Steps of a training of a method: until the last network that is kept."""
+        """Return the steps of a method's training, up to the last kept weights."""
         return self.method(name).keep[-1] * self.training.epoch_steps
 
     def builder(
         self, num_classes: int | None, pretrained: bool = False, method: str | None = None
     ) -> Callable[[], nn.Module]:
-        """What makes a network, as it predicts, of the recipe or of a method; it can be sent to another process."""
+        """Return a picklable function that builds a network for prediction, of the recipe or of a method."""
         network = self.network if method is None else self.network_of(method)
         return partial(network.build, num_classes, pretrained)

@@ -1,4 +1,4 @@
-"""What every recipe has: a name, a seed, methods with their options, and the sizes M that are drawn."""
+"""The fields of every recipe: name, seed, methods with options, and sizes M."""
 
 from __future__ import annotations
 
@@ -31,16 +31,18 @@ from epibench.training.rules import Pace
 
 
 class Options(BaseModel):
-    """Frozen, and strict about names."""
+    """Frozen options that refuse unknown names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
 class Variant(Options):
-    """A method under another name with some options changed, so that a run can compare them.
+    """A method under another name with changed options, for comparisons in one run.
 
-    method: one of ours, or one of the user's as `package.module:name`. network: options of the recipe's network that
-    its networks have differently, on images.
+    Args:
+        method: Name of a method, or `package.module:name`.
+        options: Changed options of the method.
+        network: Changed options of the recipe's network, on images.
     """
 
     method: str
@@ -55,7 +57,7 @@ class Variant(Options):
 
 
 def method_class(name: str) -> type[Method]:
-    """The method of that name, or the class that `package.module:name` names."""
+    """Return the method of a name, or the class of `package.module:name`."""
     if name in METHODS:
         return METHODS[name]
     if ":" not in name:
@@ -71,7 +73,7 @@ def method_class(name: str) -> type[Method]:
 
 
 def check_method(name: str, method: Method) -> None:
-    """Refuse a method of the user's that promises what it cannot keep."""
+    """Raise an error if a user's method breaks the contract."""
     keep, key = method.keep, f"variants.{name}.method: {type(method).__name__}"
     first = 1 if method.source is None else 0
     if not keep or list(keep) != sorted(set(keep)) or keep[0] < first or keep[-1] > method.num_epochs:
@@ -99,9 +101,11 @@ def check_method(name: str, method: Method) -> None:
 
 
 class Recipe(Options):
-    """What recipes of all problems fix.
+    """The fields of recipes of all problems.
 
-    members: the sizes M; draws: at most so many draws of each.
+    Args:
+        members: Sizes M of draws.
+        draws: Largest number of draws of each size.
     """
 
     on_images: ClassVar[bool] = False
@@ -136,7 +140,7 @@ class Recipe(Options):
     @model_validator(mode="before")
     @classmethod
     def _named(cls, values: Any) -> Any:
-        """`package.module:name` among the methods stands for a variant of that name with no options."""
+        """`package.module:name` among the methods stands for a variant of that name without options."""
         methods = values.get("methods") if isinstance(values, dict) else None
         if not isinstance(methods, list | tuple) or not all(isinstance(each, str) for each in methods):
             return values
@@ -148,7 +152,6 @@ class Recipe(Options):
 
     @model_validator(mode="after")
     def _possible(self, info: ValidationInfo) -> Recipe:
-        """Refuse what cannot be done before hours are spent on it."""
         if not self.methods:
             raise ValueError("methods: give at least one method")
         if not self.members or min(self.members) < 1:
@@ -174,9 +177,10 @@ class Recipe(Options):
         return self
 
     def check_members(self, given: bool) -> None:
-        """Refuse methods that can draw none of the sizes M, and given sizes that no method can draw.
+        """Raise an error for methods that cannot draw any M, and for given M that no method can draw.
 
-        given: whether the user has set the sizes; a method leaves out larger sizes of the recipe.
+        Args:
+            given: Whether the user has set the sizes. A method leaves out larger sizes of the recipe.
         """
         methods = {name: self.method(name) for name in self.methods}
         largest = {
@@ -192,14 +196,14 @@ class Recipe(Options):
             raise ValueError(self.too_large(max(self.members), name))
 
     def too_large(self, size: int, name: str) -> str:
-        """The message for an M that a method cannot draw, with the setting that raises its limit."""
+        """Return the message for an M that a method cannot draw, with the setting of its limit."""
         method = self.method(name)
         more = f", or raise {self.setting(name, method.pool_option)}" if method.pool_option else ""
         limit = f"a draw of {name} has at most {method.largest_draw} members"
         return f"members: M = {size} is impossible: {limit}. Fix: give smaller M{more}."
 
     def left_out(self, name: str) -> list[str]:
-        """A note on the sizes M that are too large for a method, if there are any."""
+        """Return a note on the sizes M that are too large for a method, if any."""
         method = self.method(name)
         sizes = [str(size) for size in self.members if size > method.largest_draw]
         if method.single or not sizes:
@@ -208,12 +212,12 @@ class Recipe(Options):
         return [f"M = {', '.join(sizes)} left out: a draw has at most {method.largest_draw} members{option}."]
 
     def changed(self, options: Mapping[str, Mapping[str, Any]], **values: Any) -> Self:
-        """The same with other values, and with other options of its parts, by their names; nothing is validated."""
+        """Return the recipe with other values and other options of its parts, without validation."""
         parts = {name: getattr(self, name).model_copy(update=dict(change)) for name, change in options.items()}
         return self.model_copy(update={**values, **parts})
 
     def method(self, name: str) -> Method:
-        """The method of that name with its options, or the variant."""
+        """Return the method or variant of a name, with its options."""
         if name not in self.variants:
             method: Method = getattr(self, name)
             return method
@@ -228,7 +232,7 @@ class Recipe(Options):
             raise ValueError(f"variants.{name}.method: {error}") from None
 
     def sources(self, name: str) -> list[str]:
-        """The method whose networks those of a method start from, the one that these start from, and so on."""
+        """Return the source of a method, the source of that source, and so on."""
         found = list[str]()
         while (source := self.method(name).source) is not None:
             if source not in METHODS and source not in self.variants:
@@ -243,7 +247,7 @@ class Recipe(Options):
         return found
 
     def check_source(self, name: str) -> None:
-        """Refuse a method whose networks start from networks that will not be there."""
+        """Raise an error if a method's source cannot provide its networks."""
         wanted = self.method(name).num_trained
         for source in self.sources(name):
             if (number := self.method(source).num_trained) < wanted:
@@ -263,16 +267,16 @@ class Recipe(Options):
                 )
 
     def training_settings(self, name: str) -> dict[str, Any]:
-        """The settings that decide the trained networks of a method, by their keys."""
+        """Return the settings that decide a method's trained networks, by their keys."""
         methods = (name, *self.sources(name))
         return {"seed": self.seed, **{each: self.method(each).training_options for each in methods}}
 
     def training_steps(self, name: str) -> int:
-        """Steps of a training of a method, as progress counts them: epochs until the last weights that are kept."""
+        """Return the epochs of a method's training up to its last kept weights, the steps of its progress."""
         return self.method(name).keep[-1]
 
     def setting(self, name: str, option: str) -> str:
-        """The key of a method's option, as --set takes it."""
+        """Return the key of a method's option for --set."""
         if name not in self.variants:
             return f"{name}.{option}"
         variant = self.variants[name]
@@ -280,7 +284,10 @@ class Recipe(Options):
         return f"{variant.method}.{option}" if ours else f"variants.{name}.options.{option}"
 
     def said_of(self, name: str, error: InputError) -> str:
-        """What an error says of a method, with the whole key of the option with which it begins, if it does."""
+        """Return the text of an error about a method.
+
+        If the text begins with an option, its full key replaces it. Otherwise the method's name is put before it.
+        """
         text = str(error)
         option, colon, rest = text.partition(": ")
         if colon and option in type(self.method(name)).model_fields:
@@ -288,7 +295,7 @@ class Recipe(Options):
         return text if text.startswith(name) else f"{name}: {text}"
 
     def label(self, name: str) -> str:
-        """What to call a method on a page."""
+        """Return the name of a method on pages."""
         if name not in self.variants:
             return METHODS[name].label
         variant = self.variants[name]
@@ -299,7 +306,7 @@ AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
 
 
 def fixed_start(base: AnyRecipe, **values: Any) -> AnyRecipe:
-    """Ensembling beside ensembles whose networks all start from one initialisation, which the authors tried too."""
+    """Return a recipe that compares ensembling with ensembles from one initialisation."""
     fixed = Variant(method="ensemble", label="Ensembling, one start", options={"same_start": True})
     return base.changed(
         {"ensemble": {"num_sets": {}}},

@@ -30,20 +30,20 @@ from epibench.recipes.dense import DataOptions, DenseRecipe, EvaluationOptions, 
 from epibench.results import QUICK
 from epibench.training.rules import POWER
 
-# Targets in the wild stay exact and complete: the question is that of clean, so that errors can be compared.
+# Targets in the wild stay exact and complete, so that errors on clean and wild can be compared.
 EXACT = ("target",)
-# How much a pixel counts by its class, as published with ERFNet and used since.
+# Weights of classes in the loss, published with ERFNet and in common use.
 CITYSCAPES_WEIGHTS = (
     *(0.8373, 0.918, 0.866, 1.0345, 1.0166, 0.9969, 0.9754, 1.0489, 0.8786, 1.0023),
     *(0.9539, 0.9843, 1.1116, 0.9037, 1.0865, 1.0955, 1.0865, 1.1529, 1.0507),
 )
 
 
-# Of chains: with few images and many parameters, that of the posterior (1) knows next to nothing of the data.
+# Of chains. With few images and many parameters, the posterior at 1 contains almost no information from the data.
 TEMPERATURE = 1e-4
-# Pruned networks are trained on for so much of a training.
+# Share of a training that pruned networks take.
 FINE_TUNED = 0.2
-# Of a shared trunk: the encoder of the depth network, and DeepLabv3 up to the third of its four stages.
+# Ends of shared trunks: the encoder of the depth network, and the third of DeepLabv3's four stages.
 ENCODER, THREE_STAGES = "encoder.4", "backbone.stages.2"
 
 
@@ -57,14 +57,23 @@ def compared(
     sampled: Mapping[str, Any] | None = None,
     **dropout: Any,
 ) -> dict[str, Any]:
-    """Ensembling and MC-dropout, which are compared, and beside them point estimates and chains.
+    """Return options of ensembling and MC-dropout, and of point estimates, chains and all other methods.
 
-    trained: how networks are; shared: the end of a shared trunk; sampled: how chains differ, where that was tuned;
-    dropout: what else differs for MC-dropout. A chain takes as many steps as four networks; half of them, a quarter
-    with cycles, are its warm-up. Only SGHMC on street-depth and street-segmentation was tuned (docs/results/sgmcmc.md).
-    SGLD has ten times its rate: with friction 0.1, SGHMC goes as far in a step. Elsewhere that is a tenth of Adam's. A
-    network of SWA, SWAG or a snapshot ensemble takes as many steps as one of the ensemble. What was pruned goes through
-    the last fifth of its training once more (learning rate rewinding, Renda et al. 2020).
+    A chain takes as many steps as four networks. Half of them, a quarter with cycles, are its warm-up. Only SGHMC on
+    street-depth and street-segmentation was tuned (docs/results/sgmcmc.md). SGLD has ten times its rate: with friction
+    0.1, SGHMC moves as far in a step. In other recipes SGLD has a tenth of Adam's rate. A network of SWA, SWAG or a
+    snapshot ensemble takes as many steps as a network of the ensemble. Pruned networks repeat the last fifth of their
+    training (learning rate rewinding, Renda et al. 2020).
+
+    Args:
+        trained: Options of training.
+        num_members: Number of networks in the ensemble.
+        num_networks: Number of networks of other methods.
+        num_passes: Number of passes, samples or snapshots of a network.
+        rate: Dropout rate.
+        shared: End of the shared trunk.
+        sampled: Tuned options of chains.
+        dropout: Other options of MC-dropout.
     """
     networks = {"decay": "poly", "diverged": "drop", **trained}
     adam = trained["learning_rate"] if trained.get("optimiser", "adam").startswith("adam") else 1e-3
@@ -105,7 +114,7 @@ def compared(
 def clean_to_wild(
     num_train: int, num_images: int, size: Size, severities: Iterable[int] = range(1, 6), without: tuple[str, ...] = ()
 ) -> DataOptions:
-    """Trained on clean scenes, tested on others and on wild ones at each severity."""
+    """Training on clean scenes; domains are clean scenes and wild scenes of each severity."""
     tested: dict[str, Any] = {"num_images": num_images, "seed": 1, "size": size}
     domains = {"clean": StreetSource(**tested)}
     for severity in severities:
@@ -138,7 +147,7 @@ def street_depth() -> DenseRecipe:
 
 
 def street_depth_large() -> DenseRecipe:
-    """The same question with networks that have learnt the task, on a GPU."""
+    """Depth from clean to wild on a GPU, with larger networks."""
     trained = {"num_epochs": 20, "batch_size": 8, "learning_rate": 2e-3}
     return DenseRecipe(
         name="street-depth-large",
@@ -156,7 +165,7 @@ def street_depth_large() -> DenseRecipe:
 
 
 def street_to_kitti() -> DenseRecipe:
-    """From street scenes alone to real frames: scans like those of KITTI's LiDAR, targets that are exact."""
+    """From street scenes to real frames: scans like KITTI's LiDAR, and exact targets."""
     trained = {"num_epochs": 25, "batch_size": 8, "learning_rate": 1e-3}
     street = StreetSource(domain="wild", without=("target", "night", "haze", "rain"), num_images=800, size=(352, 1216))
     tested = street.model_copy(update={"num_images": 20, "seed": 1})
@@ -201,7 +210,7 @@ def kitti_depth() -> DenseRecipe:
 
 
 def kitti_in_domain() -> DenseRecipe:
-    """The same networks, trained on KITTI itself: what the shift from synthetic data costs."""
+    """The networks of kitti-depth, trained on KITTI, to measure the shift from synthetic data."""
     shifted = kitti_depth()
     return shifted.changed(
         {
@@ -232,7 +241,7 @@ def street_segmentation() -> DenseRecipe:
 
 
 def street_segmentation_large() -> DenseRecipe:
-    """The same question with networks that have learnt the task, on a GPU."""
+    """Segmentation from clean to wild on a GPU, with larger networks."""
     trained = {"num_epochs": 20, "batch_size": 8, "learning_rate": 2e-3}
     return DenseRecipe(
         name="street-segmentation-large",
@@ -273,7 +282,7 @@ def cityscapes_segmentation() -> DenseRecipe:
 
 
 def cityscapes_in_domain() -> DenseRecipe:
-    """The same networks, trained on Cityscapes itself, where 76.04 % mIoU are published for one of them."""
+    """The networks of cityscapes-segmentation, trained on Cityscapes (published: 76.04 % mIoU for one network)."""
     return cityscapes_segmentation().changed(
         {"data": {"train": CityscapesSource(split="train"), "domains": {"cityscapes": CityscapesSource()}}},
         name="cityscapes-in-domain",
@@ -283,9 +292,10 @@ def cityscapes_in_domain() -> DenseRecipe:
 
 
 def folder_segmentation() -> DenseRecipe:
-    """Any two folders of images and label images: trained on one, tested on its validation part and on the other.
+    """Two folders of images and label images, one for training.
 
-    Colours are changed far: a network that knows how one camera sees the world knows little else.
+    Domains are the first folder's validation part and the second folder. Colour changes are large, because a network
+    overfits to the colours of one camera.
     """
     trained = {"num_epochs": 15, "batch_size": 16, "optimiser": "adamw", "learning_rate": 1e-3}
     train, val, shifted = (
@@ -316,7 +326,7 @@ def folder_segmentation() -> DenseRecipe:
 
 
 def quick(recipe: DenseRecipe, num_images: int = 8) -> DenseRecipe:
-    """The same experiment in two or three minutes on two cores: half as many networks, and half as many images."""
+    """A quick variant for two cores: half the networks, half the images, three minutes."""
     domains = {name: each.model_copy(update={"num_images": num_images}) for name, each in recipe.data.domains.items()}
     return recipe.changed(
         {

@@ -1,4 +1,4 @@
-"""Some of the networks of a recipe, as `ensemble:3-5` or `2/8`: so that several machines train a part each."""
+"""A part of a recipe's networks, e.g. `ensemble:3-5` or `2/8`, for training on several machines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def networks_asked_for(texts: Sequence[str], recipe: Recipe, option: str = "only
 
 
 def _numbers(text: str, place: str, count: int) -> list[int]:
-    """`0,4-6` as numbers, all below `count`."""
+    """Return the numbers of `0,4-6`, all below `count`."""
     chosen = list[int]()
     for part in text.split(","):
         match = PART.fullmatch(part)
@@ -48,10 +48,13 @@ def _numbers(text: str, place: str, count: int) -> list[int]:
 
 
 def networks_of_shard(recipe: Recipe, number: int, count: int) -> dict[str, tuple[int, ...] | None]:
-    """The networks of one of `count` shards, numbered from 1, of about the same steps each; it may have none."""
+    """Return the networks of one of `count` shards, numbered from 1.
+
+    Shards have about the same number of steps. A shard may be empty.
+    """
     together = not isinstance(recipe, DenseRecipe)
     units = [(name, 0) for name in recipe.methods] if together else every_network(recipe)
-    # Networks that start from others are trained with these: their work is part of the same unit.
+    # Networks that start from other networks are trained with them: both are one unit of work.
     works = dict[tuple[str, int], int]()
     for name, network in units:
         steps = recipe.training_steps(name) * (recipe.method(name).num_trained if together else 1)
@@ -66,17 +69,17 @@ def networks_of_shard(recipe: Recipe, number: int, count: int) -> dict[str, tupl
 
 
 def _first(recipe: Recipe, name: str) -> str:
-    """The method whose random weights the networks of a method begin from in the end."""
+    """Return the method at the start of a method's chain of sources."""
     return (name, *recipe.sources(name))[-1]
 
 
 def every_network(recipe: Recipe) -> list[tuple[str, int]]:
-    """All networks of a recipe, by method and number."""
+    """Return all networks of a recipe, by method and number."""
     return [(name, network) for name in recipe.methods for network in range(recipe.method(name).num_trained)]
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """`2/8` as numbers."""
+    """Return the numbers of `2/8`."""
     number, slash, count = text.partition("/")
     if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
         raise ArgumentError(f"shard {text}: give the number of the shard and how many there are, as 1/8 to 8/8")

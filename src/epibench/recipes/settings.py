@@ -1,4 +1,7 @@
-"""Settings over a recipe, as `key=value`: dotted keys; values are JSON if they parse, otherwise text; the last wins."""
+"""Settings over a recipe, as `key=value` with dotted keys.
+
+Values are JSON if they parse, otherwise text. The last setting of a key wins.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +23,24 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def apply_settings(recipe: Model, settings: Sequence[str]) -> Model:
-    """The recipe with these settings; an unknown key or a value that does not fit is an error that names it."""
+    """Return the recipe with these settings.
+
+    Raises:
+        InputError: A key is unknown, or a value does not fit.
+    """
     usual = recipe.model_dump(mode="json")
     values = copy.deepcopy(usual)
     for setting in settings:
         key, value = parse_setting(setting)
         _put(values, recipe, key, value)
-        # With the defaults of a new entry, so that further settings can name them; unless it is not valid yet.
+        # Add the defaults of a new entry, so that further settings can name its keys, unless it is not valid yet.
         with suppress(ValidationError, UnicodeEncodeError):
             values = type(recipe).model_validate(values).model_dump(mode="json")
     return validated(type(recipe), values, usual, {parse_setting(setting)[0] for setting in settings})
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """`sgld.num_epochs=9600` as key and value."""
+    """Return key and value of `sgld.num_epochs=9600`."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise InputError(f"--set '{text}': give key=value, as seed=3")
@@ -48,9 +55,16 @@ def parse_setting(text: str) -> tuple[str, Any]:
 def validated(
     model: type[Model], values: Mapping[str, Any], usual: Mapping[str, Any] | None = None, given: Set[str] = frozenset()
 ) -> Model:
-    """The model of these values; the first value that does not fit becomes one line that names its key.
+    """Return the model of these values.
 
-    usual: values that fit, as examples of how they are written. given: the keys that the user has set.
+    Args:
+        model: Type of the model.
+        values: Values of its fields.
+        usual: Valid values, as examples of their format.
+        given: Keys that the user has set.
+
+    Raises:
+        InputError: A value does not fit. The message names the first such key.
     """
     try:
         return model.model_validate(values, context=given)
@@ -61,9 +75,9 @@ def validated(
 
 
 def describe(error: ValidationError, values: Any = None, usual: Mapping[str, Any] | None = None) -> str:
-    """The first complaint of pydantic about these values as `key: what is wrong (given value)`.
+    """Return pydantic's first error about these values as `key: problem (given value)`.
 
-    Where a value may be of several kinds there is a complaint for each, and all of them are said.
+    If a value may be of several kinds, pydantic has an error for each, and the text has all of them.
     """
     paths = [tuple(_key(each["loc"], values, each["type"] == "missing")) for each in error.errors()]
     same = [each for path, each in zip(paths, error.errors(), strict=True) if path == paths[0]]
@@ -76,7 +90,7 @@ def describe(error: ValidationError, values: Any = None, usual: Mapping[str, Any
 
 
 def _message(complaint: Any, key: str, usual: Any) -> str:
-    """What pydantic says, and of a list how it is written."""
+    """Return pydantic's message; for lists with an example of their format."""
     if complaint["type"] not in ("tuple_type", "list_type"):
         text: str = complaint["msg"]
         return text.removeprefix("Value error, ").removeprefix("Input ")
@@ -86,16 +100,19 @@ def _message(complaint: Any, key: str, usual: Any) -> str:
 
 
 def _value_at(path: Sequence[str], values: Any) -> Any:
-    """What stands at a key; None where nothing does."""
+    """Return the value at a key, or None."""
     for part in path:
         values = values.get(part) if isinstance(values, Mapping) else None
     return values
 
 
 def _key(path: Sequence[str | int], values: Any, missing: bool) -> Iterator[str]:
-    """The parts of a key as --set takes it: without the kinds that pydantic puts between them and behind a value.
+    """Yield the parts of a key for --set, without the kinds that pydantic inserts or appends.
 
-    missing: whether its last part is what the values lack.
+    Args:
+        path: Pydantic's path.
+        values: The values.
+        missing: Whether the last part of the path is missing in the values.
     """
     known = values is not None
     for number, part in enumerate(path):
@@ -110,14 +127,14 @@ def _key(path: Sequence[str | int], values: Any, missing: bool) -> Iterator[str]
 
 
 def _put(values: dict[str, Any], recipe: BaseModel, key: str, value: Any) -> None:
-    """Set a key that the recipe's type has. Users name the keys of dictionaries: a new one adds an entry."""
+    """Set a key of the recipe's type. In dictionaries whose keys users name, a new key adds an entry."""
     *path, last = key.split(".")
     inner: Any = values
     types: list[Any] = [type(recipe)]
     for part in path:
         types = list(_entry_types(types, inner, part))
         if isinstance(inner, dict) and any(get_origin(each) is dict for each in types):
-            inner.setdefault(part, {})  # as the options of a variant that is not valid yet
+            inner.setdefault(part, {})  # e.g. the options of a variant that is not valid yet
         inner = inner.get(part) if isinstance(inner, dict) else None
     if not any(_entry_types(types, inner, last)):
         nearest = difflib.get_close_matches(key, sorted(set(known_keys(values))), 1, 0.0)
@@ -127,7 +144,7 @@ def _put(values: dict[str, Any], recipe: BaseModel, key: str, value: Any) -> Non
 
 
 def _entry_types(types: Sequence[Any], values: Any, name: str) -> Iterator[Any]:
-    """What an entry may be in values of one of these types; nothing if they have no entry of that name."""
+    """Yield the possible types of an entry; nothing if no type has an entry of that name."""
     if not isinstance(values, dict):
         return
     for each in types:
@@ -145,7 +162,7 @@ def _entry_types(types: Sequence[Any], values: Any, name: str) -> Iterator[Any]:
 
 
 def known_keys(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Every dotted key."""
+    """Yield every dotted key."""
     for name, value in values.items():
         yield prefix + name
         if isinstance(value, dict):
@@ -153,7 +170,7 @@ def known_keys(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Every key whose values differ, with both."""
+    """Yield every key with different values, and both values."""
     for name in dict.fromkeys((*old, *new)):
         before, now = old.get(name), new.get(name)
         if isinstance(before, dict) and isinstance(now, dict):
@@ -163,7 +180,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 
 
 def fixed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the numbers of a run: everything but the words about it, and where its data lies."""
+    """Return the values that decide a run's numbers, without descriptions and folders of data."""
     kept = {name: value for name, value in values.items() if name not in DESCRIPTIVE}
     return {**kept, "data": _without_folders(kept["data"])} if "data" in kept else kept
 

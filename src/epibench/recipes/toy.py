@@ -1,7 +1,7 @@
-"""The recipes of the toy problems: one for each figure of the paper (Section 4.1, Appendix B), and quick variants.
+"""The recipes of the toy problems: one for each figure of the paper, and quick variants.
 
-Published choices that the text leaves out or has differently (the SGD rates, which loss the rates are for) are noted
-where they are set.
+The figures are in Section 4.1 and Appendix B. Comments note published choices that the text omits or contradicts (the
+SGD rates, the loss of these rates).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from epibench.recipes.experiment import Options, Recipe, Variant, fixed_start
 from epibench.results import QUICK
 
 SHIPPED = "shipped"
-# Of the figures; --set methods asks for others.
+# The methods of the figures; --set methods selects other methods.
 PUBLISHED = ("map", "ml", "ensemble", "mc_dropout", "sgld", "sghmc", "cyclical")
 
 
@@ -40,16 +40,17 @@ class ReferenceOptions(Options):
 
 
 class PictureOptions(Options):
-    """Which predictive distributions are drawn: at which M, and how many examples of each."""
+    """The predictive distributions in pictures: the M, and the number of examples of each."""
 
     members: tuple[int, ...] = (16, 64)
     examples: int = Field(5, ge=0)
 
 
 class ToyRecipe(Recipe):
-    """All that a toy experiment fixes.
+    """A recipe of a toy experiment.
 
-    test_points: fresh points inside and outside of the training region, on which metrics against the truth are taken.
+    Args:
+        test_points: Number of fresh points inside the training region, and outside of it, for metrics on true targets.
     """
 
     problem: ToyName
@@ -101,7 +102,7 @@ def toy_regression() -> ToyRecipe:
         about="KL to NUTS over M: ensembling and MC-dropout (Adam), SGLD, SGHMC, cyclical SG-MCMC",
         methods=PUBLISHED,
         mc_dropout=MCDropout(rate=0.2, repeats=3),
-        # At the published step sizes one SGLD chain of 24 diverged, on data of seed 0 two of 6: these are left out.
+        # At the published step sizes one SGLD chain of 24 diverged; on data of seed 0 two of 6. They are left out.
         sgld=SGLD(learning_rate=0.01, diverged="drop"),
         sghmc=SGHMC(learning_rate=0.001, diverged="drop"),
         cyclical=Cyclical(learning_rate=0.003, diverged="drop"),
@@ -180,7 +181,7 @@ def published() -> tuple[ToyRecipe, ToyRecipe]:
 
 
 def all_recipes() -> tuple[ToyRecipe, ...]:
-    """One for each figure, and one without a figure on where ensembles start."""
+    """Return a recipe for each figure, and one on the starts of ensembles."""
     regression, classification = published()
     momentum = with_optimiser(regression, "momentum", 0.001)
     return (
@@ -199,9 +200,9 @@ def all_recipes() -> tuple[ToyRecipe, ...]:
 
 
 def quick(recipe: ToyRecipe) -> ToyRecipe:
-    """The same experiment in under two minutes on two cores: fewer networks and chains, which train for less long.
+    """A quick variant for two cores: fewer networks and chains, with less training.
 
-    Chains are cut most: they show that everything works, not how good SG-MCMC is.
+    Chains are reduced most: they show that everything works, not the quality of SG-MCMC.
     """
     epochs = 300 if recipe.sgld.num_epochs < 256 * 150 else 600
     chains = {"num_chains": 4, "num_snapshots": 64, "num_epochs": epochs}

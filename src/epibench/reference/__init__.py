@@ -1,1 +1,1 @@
-"""A reference posterior predictive for the toy problems: `predictions` reads it, `make` samples it anew."""
+"""A reference posterior predictive for the toy problems: `predictions` reads it, `make` samples it."""

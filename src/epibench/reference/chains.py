@@ -1,12 +1,12 @@
-"""One batch of chains: its start, its NUTS chains, and what is kept of them. A batch depends on no other batch.
+"""One batch of chains: its start, its NUTS chains, and its results. Batches are independent.
 
-Batches with even numbers start from the prior; those with odd numbers from trained networks, which are heated first.
-Each then cools a population of its own. Where both agree, the start has been forgotten.
+Batches with even numbers start from the prior, batches with odd numbers from trained networks, which are first heated.
+Each batch then cools its own population. If both kinds agree, they have forgotten their starts.
 
-NUTS (NumPyro) runs many chains at once, with one mass matrix and one step size for all of them. Warm-up goes in rounds:
-the mass matrix is made from where the chains are, then the step size follows the acceptance of all chains. For the
-samples both stay as they are. Every step size is drawn from a fixed distribution around that: a chain in a narrow place
-needs a short one now and then.
+NUTS (NumPyro) runs many chains at once, with one mass matrix and one step size for all of them. Warm-up has rounds: the
+mass matrix is computed from the chains' positions, then the step size adapts to the acceptance of all chains. Both are
+fixed for the samples. Every step size is drawn from a fixed distribution around this value, because a chain in a narrow
+place sometimes needs a short one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from epibench.reference.starts import Population, cool, log_likelihoods, prior_s
 Arrays = dict[str, npt.NDArray[Any]]
 Progress = Callable[[str], None]
 
-# Trained networks get so many times the moves of a temperature to forget where they come from.
+# Trained networks have HEATING times the moves of a temperature to forget their start.
 HEATING = 6
 # Steps are scaled by e^u, u uniform in this interval.
 JITTER = (-2.0, 0.0)
@@ -41,14 +41,14 @@ TARGET_ACCEPTANCE = 0.85
 
 @dataclass(frozen=True)
 class Posteriors:
-    """The posterior, and one of the same data with neighbouring points taken together, to cool on."""
+    """The posterior, and a smoother one with neighbouring points grouped, for cooling."""
 
     exact: Posterior
     rough: Posterior
 
 
 def posteriors_of(problem: ToyProblem, settings: ReferenceSettings) -> Posteriors:
-    """Both posteriors of a problem; make them once, since compiled functions belong to them."""
+    """Return both posteriors of a problem. Call it once, since compiled functions belong to them."""
     exact = posterior_of(problem, settings.prior_scale)
     grouped = settings.group > 1
     return Posteriors(exact, posterior_of(problem, settings.prior_scale, settings.group) if grouped else exact)
@@ -57,7 +57,7 @@ def posteriors_of(problem: ToyProblem, settings: ReferenceSettings) -> Posterior
 def run_batch(
     problem: ToyProblem, posteriors: Posteriors, settings: ReferenceSettings, number: int, progress: Progress
 ) -> Arrays:
-    """Start and run the chains of one batch; returns sums over draws, traces and energies."""
+    """Run the chains of one batch, and return sums over draws, traces and energies."""
     began = time.perf_counter()
     start_key, chain_key = jax.random.split(jax.random.fold_in(jax.random.key(settings.seed), number))
     starts, step_size = start_population(posteriors, settings, number, start_key, progress)
@@ -71,7 +71,7 @@ def run_batch(
 def start_population(
     posteriors: Posteriors, settings: ReferenceSettings, number: int, key: Array, progress: Progress
 ) -> tuple[Array, float]:
-    """Networks to start chains from, and a step size that suits them."""
+    """Return networks for the start of chains, and a suitable step size."""
     first, heat, cooling, draw = jax.random.split(key, 4)
     exact, rough, tempering = posteriors.exact, posteriors.rough, settings.tempering
     if number % 2 == 0:
@@ -108,7 +108,7 @@ def run_nuts(
     collect: Callable[[Draws], None],
     progress: Progress = lambda words: None,
 ) -> float:
-    """Warm up, then hand each draw of all chains to `collect`; returns the step size that was found."""
+    """Warm up, pass each draw of all chains to `collect`, and return the step size."""
     start, step = _compiled(posterior, settings.max_tree_depth)
     positions = starts
     *round_keys, last_key = jax.random.split(key, settings.rounds + 1)
@@ -131,9 +131,10 @@ def run_nuts(
 
 @lru_cache(maxsize=4)
 def _compiled(posterior: Posterior, max_tree_depth: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The first state and the next draw of all chains, with θ = origin + R·z and R the inverse root of the mass matrix.
+    """Return functions for the first state and the next draw of all chains.
 
-    A chain's own origin keeps z small, and so precise in float32.
+    θ = origin + R·z, with R the inverse root of the mass matrix. Each chain's own origin keeps z small, and so precise
+    in float32.
     """
 
     def potential_of(origin: Array, root: Array) -> Callable[[Array], Array]:
@@ -164,7 +165,7 @@ def _compiled(posterior: Posterior, max_tree_depth: int) -> tuple[Callable[..., 
 
 
 class Kept:
-    """What is kept of all draws: sums of predictions on the grid, traces at some points, energies of each chain."""
+    """Results of all draws: sums of predictions on the grid, traces at some points, energies of each chain."""
 
     def __init__(self, problem: ToyProblem, posterior: Posterior, settings: ReferenceSettings) -> None:
         self.settings = settings
@@ -179,7 +180,7 @@ class Kept:
         self._trace = jax.jit(lambda values: traced(posterior, values, self.points))
 
     def add(self, draws: Draws) -> None:
-        """One draw of all chains."""
+        """Add one draw of all chains."""
         if self.draws == 0:
             self.centre = self._sums(draws.parameters, self.centre)["mean"] / len(draws.parameters)
         for name, value in self._sums(draws.parameters, self.centre).items():
@@ -193,7 +194,7 @@ class Kept:
         self.draws += 1
 
     def arrays(self) -> Arrays:
-        """All of it, by name. trace: (output, chain, draw, point)."""
+        """Return all results by name. trace: (output, chain, draw, point)."""
         energies = np.stack(self.energies, axis=1)
         third = max(1, self.draws // 3)
         return {
@@ -211,14 +212,14 @@ class Kept:
 
 
 def trace_points(problem: ToyProblem) -> npt.NDArray[np.int64]:
-    """Grid points to trace: about 64 inside the training region, and 32 outside of it, evenly spread."""
+    """Return grid points for traces: about 64 inside the training region and 32 outside, evenly spaced."""
     inside = problem.inside.numpy()
     chosen = [np.flatnonzero(inside)[:: max(1, inside.sum() // 64)], np.flatnonzero(~inside)[:: (~inside).sum() // 32]]
     return np.sort(np.concatenate(chosen)).astype(np.int64)
 
 
 def summed(posterior: Posterior, parameters: Array, centre: Array) -> dict[str, Array]:
-    """Sums over members of what they predict on the grid; `mean` and its squares relative to `centre`."""
+    """Return sums over members of their predictions on the grid; `mean` and its squares relative to `centre`."""
     predicted = jax.vmap(posterior.predict)(parameters)
     if "probs" in predicted:
         probs = predicted["probs"]
@@ -232,7 +233,7 @@ def summed(posterior: Posterior, parameters: Array, centre: Array) -> dict[str, 
 
 
 def traced(posterior: Posterior, parameters: Array, points: npt.NDArray[np.int64]) -> Array:
-    """What each chain predicts at some grid points, (output, chain, point): mean and log variance, or class 0."""
+    """Return each chain's predictions at grid points, (output, chain, point): mean and log variance, or class 0."""
     predicted = jax.vmap(posterior.predict)(parameters)
     if "probs" in predicted:
         return predicted["probs"][None, :, points, 0]

@@ -1,6 +1,6 @@
-"""Make a reference: run all batches, put their predictions together, say how well they agree.
+"""Make a reference: run all batches, combine their predictions, and measure their agreement.
 
-Each batch is written to a file when it is done, so that an interrupted run goes on from there.
+Each finished batch is written to a file, so that an interrupted run resumes with it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def make_reference(
     device: str = "cpu",
     progress: Progress = lambda batch, words: None,
 ) -> Reference:
-    """Sample and write a reference. Finished batches lie beside it until all are there: the same call goes on."""
+    """Sample and write a reference. The same call resumes from finished batches, which lie beside it."""
     check_installed()
     folder = work_folder(out)
     reference = assemble(problem, settings, out, command, run_batches(problem, settings, folder, device, progress))
@@ -69,12 +69,12 @@ def jax_device(name: str) -> str:
 
 
 def work_folder(out: Path) -> Path:
-    """Where finished batches wait for the others."""
+    """Return the folder of finished batches."""
     return out.with_name(f"{out.stem}.batches")
 
 
 def check_installed() -> None:
-    """Say how to install what is missing, before hours are spent on sampling."""
+    """Raise an InputError if packages are missing."""
     missing = [name for name in ("jax", "numpyro", "arviz") if importlib.util.find_spec(name) is None]
     if missing:
         raise InputError(f"a reference needs {', '.join(missing)}: pip install 'epibench[reference]'")
@@ -82,9 +82,9 @@ def check_installed() -> None:
 
 
 def import_arviz() -> Any:
-    """The diagnostics, which are needed last: as arviz writes into the user's cache, importing it can fail."""
+    """Import ArviZ early, because its import writes into the user's cache and can fail."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its coming refactoring
+        warnings.simplefilter("ignore")  # about its planned refactoring
         try:
             return importlib.import_module("arviz")
         except OSError as error:
@@ -95,7 +95,7 @@ def import_arviz() -> Any:
 def run_batches(
     problem: ToyProblem, settings: ReferenceSettings, folder: Path, device: str, progress: Progress
 ) -> list[Arrays]:
-    """Run what is missing in the folder, and read all of it. On a CPU: one process per core."""
+    """Run the missing batches, and read all batches. A CPU runs one process per core."""
     prepare_folder(folder, problem, settings)
     missing = [number for number in range(settings.batches) if not batch_file(folder, number).exists()]
     if missing:
@@ -106,16 +106,16 @@ def run_batches(
 
 
 def batch_file(folder: Path, number: int) -> Path:
-    """Where a finished batch is kept."""
+    """Return the file of a finished batch."""
     return folder / f"batch-{number}.npz"
 
 
 def prepare_folder(folder: Path, problem: ToyProblem, settings: ReferenceSettings) -> None:
-    """Make the folder, or check that what it holds belongs to the same settings and data."""
+    """Make the folder, or check that its batches have the same settings and data."""
     data = hashlib.blake2b(digest_size=8)
     for tensor in (problem.train.inputs, problem.train.target):
         data.update(np.round(tensor.double().numpy(), 4).tobytes())
-    # No batch depends on how many there are: more of them may join those that are there.
+    # No batch depends on the number of batches: more batches may be added.
     fixed = {name: value for name, value in asdict(settings).items() if name != "batches"}
     wanted = {"problem": problem.name, "data": data.hexdigest(), **fixed}
     file = folder / "settings.json"
@@ -134,7 +134,7 @@ def prepare_folder(folder: Path, problem: ToyProblem, settings: ReferenceSetting
 
 
 def origin() -> dict[str, str]:
-    """Versions and device behind a batch."""
+    """Return versions and device of a batch."""
     import jax
 
     first = jax.devices()[0]
@@ -149,7 +149,7 @@ def _run_here(
 
     from epibench.reference.chains import posteriors_of, run_batch
 
-    # A GPU would multiply with 10 bits of mantissa, which is coarser than the posterior is wide.
+    # A GPU would multiply with 10 bits of mantissa, which is coarser than the width of the posterior.
     with jax.default_matmul_precision("highest"):
         posteriors = posteriors_of(problem, settings)
         for number in missing:
@@ -178,12 +178,12 @@ def _run_in_processes(
                         while True:
                             progress(*messages.get_nowait())
             except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)  # what has not begun is not waited for
+                pool.shutdown(wait=False, cancel_futures=True)  # jobs that have not started are not awaited
                 raise
 
 
 def _prepare_worker() -> None:
-    # One thread per process: results must not depend on how sums are shared among threads.
+    # One thread per process: results must not depend on the split of sums among threads.
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false"
     os.environ["JAX_PLATFORMS"] = "cpu"
 
@@ -195,7 +195,7 @@ def _work(problem: ToyProblem, settings: ReferenceSettings, folder: Path, number
 def assemble(
     problem: ToyProblem, settings: ReferenceSettings, out: Path, command: str, batches: Sequence[Arrays]
 ) -> Reference:
-    """One reference from all batches; its halves are the batches with even and with odd numbers."""
+    """Combine all batches into one reference. Its halves are the batches with even and with odd numbers."""
     rows = [pooled(batches), pooled(batches[::2]), pooled(batches[1::2])]
     values = {name: torch.from_numpy(np.stack([row[name] for row in rows])) for name in rows[0]}
     about = {
@@ -214,7 +214,7 @@ def assemble(
 
 
 def pooled(batches: Sequence[Arrays]) -> dict[str, npt.NDArray[np.float64]]:
-    """The predictive of all members of some batches: `probs`, or the mean and the parts of the variance."""
+    """Return the predictive of all members of some batches: `probs`, or the mean and the parts of the variance."""
     members = np.array([float(batch["members"]) for batch in batches])
     shares = members / members.sum()
 
@@ -235,7 +235,7 @@ def pooled(batches: Sequence[Arrays]) -> dict[str, npt.NDArray[np.float64]]:
 
 
 def diagnose(problem: ToyProblem, batches: Sequence[Arrays], settings: ReferenceSettings) -> dict[str, Any]:
-    """What is known about convergence, as plain data: all chains of all batches together, then batch by batch."""
+    """Return facts on convergence as plain data: of all chains together, then of each batch."""
     inside = problem.inside.numpy()[batches[0]["trace_points"]]
     report: dict[str, Any] = {"traced_points": len(inside), "traced_points_inside": int(inside.sum())}
     for number, output in enumerate(OUTPUTS[problem.kind]):
@@ -246,9 +246,9 @@ def diagnose(problem: ToyProblem, batches: Sequence[Arrays], settings: Reference
 
 
 def summary(traces: Array) -> dict[str, float | None]:
-    """Rank-normalised split R-hat and bulk effective sample size over grid points (Vehtari et al. 2021).
+    """Return rank-normalised split R-hat and bulk effective sample size over grid points (Vehtari et al. 2021).
 
-    traces: (chain, draw, point). Points where all draws are equal have no R-hat; statistics leave them out.
+    traces: (chain, draw, point). Points with equal draws have no R-hat and are left out.
     """
     arviz = import_arviz()
     with warnings.catch_warnings():
@@ -271,7 +271,7 @@ def summary(traces: Array) -> dict[str, float | None]:
 
 
 def batch_summary(number: int, batch: Arrays, settings: ReferenceSettings) -> dict[str, Any]:
-    """Energies and trees of one batch."""
+    """Return energies and trees of one batch."""
     draws = settings.nuts.samples * settings.chains
     quantiles = zip(("5", "median", "95"), np.quantile(batch["energy"], (0.05, 0.5, 0.95)), strict=True)
     thirds = zip(("first_third", "last_third"), batch["energy_first_and_last"], strict=True)

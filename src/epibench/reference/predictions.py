@@ -1,4 +1,7 @@
-"""A reference posterior predictive on the grid, with its two halves, as a small file; reading it needs no sampler."""
+"""A reference posterior predictive on the grid, with its two halves, as a small file.
+
+Reading it needs no sampler.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +28,29 @@ from epibench.reference.settings import HIDDEN, OUTPUTS, R_HAT_LIMIT, SHARE_GOAL
 
 Array = npt.NDArray[Any]
 
-# Row 0 of every array of predictions is all chains; rows 1 and 2 are two disjoint halves of them.
+# Row 0 of every array of predictions is of all chains; rows 1 and 2 are of two disjoint halves.
 WHOLE, HALVES = 0, (1, 2)
 GAUSSIAN = ("mean", "aleatoric", "epistemic")
-# Training data made on another machine may differ in the last bits of a sine.
+# Training data from another machine may differ in the last bits of a sine.
 TOLERANCE = 1e-5
 REMEDY = "make one with epibench reference NAME, or set reference.path=shipped or null"
 
 
 @dataclass(frozen=True)
 class Reference:
-    """Predictions on a grid. values: arrays (whole and halves, point, …) by name; see `GAUSSIAN`, or `probs`.
+    """Predictions on a grid.
 
-    about: how it was made and how well it has converged. A file of other origin has predictions and nothing else.
+    A file of other origin has only predictions.
+
+    Args:
+        path: File of the reference.
+        kind: Kind of the predictions.
+        inputs: Grid points.
+        values: Arrays (whole and halves, point, …) by name: see `GAUSSIAN`, or `probs`.
+        train_inputs: Inputs of the training data.
+        train_target: Targets of the training data.
+        about: Facts about settings and convergence.
+        notes: Notes for pages.
     """
 
     path: Path
@@ -50,14 +63,14 @@ class Reference:
     notes: tuple[str, ...] = ()
 
     def predictive(self, row: int = WHOLE) -> dict[str, Tensor]:
-        """`mean`, `aleatoric`, `epistemic` and `variance`, (point,), or `probs`, (point, class), in float64."""
+        """Return `mean`, `aleatoric`, `epistemic` and `variance`, (point,), or `probs`, (point, class), in float64."""
         values = {name: value[row] for name, value in self.values.items()}
         if self.kind == "gaussian":
             values["variance"] = values["aleatoric"] + values["epistemic"]
         return values
 
     def halves(self) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
-        """The predictives of two disjoint halves of the chains, if they are known."""
+        """Return the predictives of two disjoint halves of the chains; None if they are unknown."""
         if len(next(iter(self.values.values()))) == 1:
             return None
         first, second = (self.predictive(row) for row in HALVES)
@@ -70,7 +83,7 @@ class Reference:
 
     @cached_property
     def share_converged(self) -> float | None:
-        """The share of traced points with R-hat up to the limit, of the worst output; None: unknown."""
+        """The share of traced points with R-hat within the limit, of the worst output; None: unknown."""
         try:
             diagnostics = self.about["diagnostics"]
             inside, points = diagnostics["traced_points_inside"], diagnostics["traced_points"]
@@ -87,7 +100,7 @@ class Reference:
 
     @property
     def convergence(self) -> str:
-        """The verdict on convergence with its numbers."""
+        """The verdict on convergence, with its numbers."""
         if self.share_converged is None:
             return "convergence unknown: the file has no R-hat"
         share = math.floor(100 * self.share_converged + 1e-9)  # 94.9 % is shown as 94 %, below the goal
@@ -95,7 +108,7 @@ class Reference:
         return f"{'converged' if self.converged else 'NOT converged'}: {numbers}"
 
     def floor(self) -> dict[str, dict[str, dict[str, float | None]]]:
-        """The KL between the two halves, by convention, direction and region; the first half is the reference."""
+        """Return the KL between the halves, by convention, direction and region. The first half is the reference."""
         halves = self.halves()
         if halves is None:
             return {each: {direction: dict.fromkeys(REGIONS) for direction in DIRECTIONS} for each in CONVENTIONS}
@@ -108,12 +121,12 @@ class Reference:
 
 
 def shipped_reference(name: str) -> Path:
-    """The file that ships with the package for a toy problem."""
+    """Return the shipped reference file of a toy problem."""
     return Path(str(resources.files("epibench.reference") / "shipped" / f"{name}.npz"))
 
 
 def write_reference(reference: Reference) -> None:
-    """Write the file of a reference in one step."""
+    """Write the file of a reference atomically."""
     arrays: dict[str, Array] = {name: value.numpy().astype(np.float32) for name, value in reference.values.items()}
     arrays["inputs"] = reference.inputs.numpy()
     for name in ("train_inputs", "train_target"):
@@ -124,7 +137,7 @@ def write_reference(reference: Reference) -> None:
 
 
 def load_reference(path: Path) -> Reference:
-    """Read a reference; a file with `x` and `mean` and `variance`, or `probs`, alone, as published ones, will do."""
+    """Read a reference, or a file with only `x` and `mean` and `variance`, or `probs`, as published."""
     arrays = read_arrays(path, REMEDY)
     try:
         return _foreign(path, arrays) if "about" not in arrays else _own(path, arrays)
@@ -174,7 +187,7 @@ def _finite(path: Path, name: str, array: Array) -> Tensor:
 def check_fits(
     reference: Reference, problem: ToyProblem, prior_scale: float = 1.0, hidden: tuple[int, ...] = HIDDEN
 ) -> None:
-    """Refuse a reference of another problem: other grid, training data, prior or network."""
+    """Raise an InputError for a reference of another problem: other grid, training data, prior or network."""
     path, without = reference.path, "or set reference.path=null"
     if reference.kind != problem.kind or not _alike(reference.inputs, problem.grid):
         raise InputError(f"{path}: a reference for another grid than that of {problem.name}. Fix: {REMEDY}.")
@@ -182,7 +195,7 @@ def check_fits(
     if hidden != HIDDEN:
         raise InputError(f"{path}: of networks with hidden {list(HIDDEN)}, not {list(hidden)}; set reference.path=null")
     if reference.train_inputs is None or reference.train_target is None:
-        return  # its notes say that it cannot be checked
+        return  # its notes report that it cannot be checked
     pairs = ((reference.train_inputs, problem.train.inputs), (reference.train_target, problem.train.target))
     if not all(_alike(own, given) for own, given in pairs):
         command = f"epibench reference {problem.name} with --data or --data-seed"
@@ -194,7 +207,7 @@ def check_fits(
 
 
 def _check_values(reference: Reference) -> None:
-    """Refuse predictions that are none, before hours are spent on training."""
+    """Raise an InputError for invalid predictions."""
     path, points = reference.path, len(reference.inputs)
     rows = {value.shape[:1] for value in reference.values.values()}
     for name, value in reference.values.items():

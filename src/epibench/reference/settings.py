@@ -1,4 +1,4 @@
-"""How a reference is made; reading these settings needs no sampler."""
+"""Settings of a reference. Reading them needs no sampler."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from epibench.errors import InputError
 
 HIDDEN = (10, 10)  # the hidden layers of the networks whose posterior is sampled
 OUTPUTS = {"gaussian": ("mean", "log_variance"), "categorical": ("probability",)}
-# A reference has converged if this share of its traced points has an R-hat up to the limit.
+# A reference has converged if this share of its traced points has an R-hat within the limit.
 R_HAT_LIMIT, SHARE_GOAL = 1.05, 0.95
 
 
 @dataclass(frozen=True)
 class TemperingSettings:
-    """How a population is cooled: its size, how fast, and how much it moves at each temperature.
+    """The cooling of a population.
 
-    hottest: the power β of the likelihood to which trained networks are heated before they are cooled again.
+    Args:
+        networks: Size of the population.
+        effective_share: Effective share of the population after each reweighting.
+        moves: Moves at each temperature.
+        leapfrog_steps: Steps of a move.
+        hottest: Power β of the likelihood to which trained networks are heated before they are cooled again.
     """
 
     networks: int = 16384
@@ -28,7 +33,7 @@ class TemperingSettings:
 
 @dataclass(frozen=True)
 class NutsSettings:
-    """How long to run chains."""
+    """The length of chains."""
 
     rounds: int = 2
     warmup: int = 10
@@ -38,10 +43,19 @@ class NutsSettings:
 
 @dataclass(frozen=True)
 class ReferenceSettings:
-    """All that a reference fixes: the same settings give the same predictions on CPU.
+    """Everything that fixes a reference: the same settings give the same predictions on a CPU.
 
-    batches: even ones start from the prior, odd ones from trained networks, each cools a population of its own; chains:
-    of NUTS, in each batch; group: neighbouring points of the regression that are taken together before NUTS.
+    Args:
+        seed: Seed.
+        prior_scale: Scale of the prior.
+        batches: Number of batches. Even ones start from the prior, odd ones from trained networks; each cools its own
+            population.
+        chains: NUTS chains of each batch.
+        group: Neighbouring points of the regression that form one point before NUTS.
+        tempering: Cooling of a population.
+        nuts: Length of chains.
+        trace_chains: Chains with traces.
+        trace_draws: Draws of each trace.
     """
 
     seed: int = 0
@@ -55,7 +69,7 @@ class ReferenceSettings:
     trace_draws: int = 50
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work before an hour is spent on it."""
+        """Raise an InputError for impossible settings."""
         if not 1e-6 <= self.prior_scale <= 1e6:
             raise InputError(f"--prior-scale {self.prior_scale}: must be between 1e-6 and 1e6")
         if self.batches < 2:
@@ -76,7 +90,7 @@ DEFAULTS = {
         nuts=NutsSettings(samples=150, max_tree_depth=9),
     ),
 }
-# About a minute on two cores: enough to see that everything works, too little to have converged.
+# About a minute on two cores: enough to check that everything works, too little to converge.
 _SHORT = NutsSettings(rounds=1, warmup=10, samples=20, max_tree_depth=6)
 QUICK = {
     name: replace(settings, batches=2, chains=16, tempering=TemperingSettings(64, 0.4, 2, 8), nuts=_SHORT)

@@ -1,7 +1,7 @@
-"""Where chains start: networks drawn from the prior, or trained and heated; a population of them is then cooled.
+"""Starts of chains: networks from the prior, or trained and heated ones; then a population of them is cooled.
 
-Cooling is sequential Monte Carlo. At each step the power β of the likelihood grows until the weights of the population
-have lost a given share of their effective size; networks are drawn anew by weight and moved by Hamiltonian Monte Carlo
+Cooling is sequential Monte Carlo. At each step the power β of the likelihood grows until the effective size of the
+weighted population has fallen to a given share. Networks are resampled by weight and moved by Hamiltonian Monte Carlo
 at the new β. Del Moral, Doucet & Jasra (2006), with the temperatures of Jasra et al. (2011).
 """
 
@@ -21,20 +21,20 @@ from epibench.reference.settings import TemperingSettings
 
 TRAINING_STEPS = 4000
 LEARNING_RATE = 0.01
-SHRINKAGE = 0.3  # from draws as wide as the prior, one network in three ends in a poor place
+SHRINKAGE = 0.3  # with starts as wide as the prior, one network in three ends in a poor place
 MOVE_ACCEPTANCE = 0.8
-# Steps are scaled by e^u, u uniform in this interval: short ones free networks that sit in narrow places.
+# Steps are scaled by e^u, u uniform in this interval: short steps free networks in narrow places.
 MOVE_JITTER = (-1.5, 0.3)
 
 
 def prior_start(posterior: Posterior, num_networks: int, key: Array) -> Array:
-    """Networks drawn from the prior, (network, parameter)."""
+    """Return networks from the prior, (network, parameter)."""
     return posterior.prior_scale * jax.random.normal(key, (num_networks, posterior.num_parameters))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def trained_start(posterior: Posterior, num_networks: int, key: Array) -> Array:
-    """Networks drawn from the shrunken prior and trained with Adam on the whole of U(θ), (network, parameter)."""
+    """Return networks from the shrunken prior, trained with Adam on the whole of U(θ), (network, parameter)."""
     slope = jax.vmap(jax.grad(posterior.potential))
 
     def adam(step: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
@@ -53,7 +53,7 @@ def trained_start(posterior: Posterior, num_networks: int, key: Array) -> Array:
 
 @dataclass(frozen=True)
 class Population:
-    """Networks at one temperature, (network, parameter), and a step size that suits them."""
+    """Networks at one temperature, (network, parameter), and a suitable step size."""
 
     networks: Array
     step_size: float = 0.1
@@ -67,7 +67,7 @@ def cool(
     inverse_temperature: float = 0.0,
     progress: Callable[[str], None] = lambda words: None,
 ) -> Population:
-    """Cool a population to β = 1, from the prior (β = 0) or from where it is."""
+    """Cool a population to β = 1, from the prior (β = 0) or from its present β."""
     while inverse_temperature < 1.0:
         draw, shake, key = jax.random.split(key, 3)
         log_likelihood = log_likelihoods(posterior, population.networks)
@@ -87,7 +87,7 @@ def shaken(
     moves: int,
     settings: TemperingSettings,
 ) -> Population:
-    """The population after some moves at one temperature; the step size follows their acceptance."""
+    """Return the population after some moves at one temperature. The step size adapts to their acceptance."""
     root = inverse_root(posterior, population.networks, inverse_temperature)
     networks, step_size = population.networks, population.step_size
     for move_key in jax.random.split(key, moves):
@@ -101,18 +101,18 @@ def shaken(
 def resampled(
     population: Array, log_weights: npt.NDArray[np.float64], key: Array, num_members: int | None = None
 ) -> Array:
-    """Members drawn anew by weight: as many as there were, or a given number."""
+    """Resample members by weight: as many as before, or a given number."""
     weights = np.exp(log_weights - log_weights.max())
     return population[systematic(weights, float(jax.random.uniform(key)), num_members or len(population))]
 
 
 def log_likelihoods(posterior: Posterior, population: Array) -> npt.NDArray[np.float64]:
-    """The log likelihood of every member, (member,)."""
+    """Return the log likelihood of every member, (member,)."""
     return np.asarray(_log_likelihoods(posterior, population), np.float64)
 
 
 def next_inverse_temperature(log_likelihood: npt.NDArray[np.float64], current: float, effective_share: float) -> float:
-    """The β at which the effective size of the reweighted population is the given share of its size, at most 1."""
+    """Return the β, at most 1, at which the effective share of the reweighted population is `effective_share`."""
     relative = log_likelihood - log_likelihood.max()
 
     def share(following: float) -> float:
@@ -121,7 +121,7 @@ def next_inverse_temperature(log_likelihood: npt.NDArray[np.float64], current: f
 
     if share(1.0) >= effective_share:
         return 1.0
-    # The first steps are as small as 10⁻⁹: halve the interval of the logarithm of the step.
+    # The first steps are as small as 10⁻⁹: bisect the logarithm of the step.
     low, high = np.log(1e-12), np.log(1.0 - current)
     for _ in range(60):
         middle = (low + high) / 2
@@ -130,7 +130,7 @@ def next_inverse_temperature(log_likelihood: npt.NDArray[np.float64], current: f
 
 
 def systematic(weights: npt.NDArray[np.float64], offset: float, num_members: int) -> npt.NDArray[np.int64]:
-    """Indices drawn by weight with one common offset in [0, 1): each appears ⌊N·w⌋ or ⌈N·w⌉ times."""
+    """Return indices by weight with one common offset in [0, 1): each appears ⌊N·w⌋ or ⌈N·w⌉ times."""
     shares = np.cumsum(weights) / np.sum(weights)
     places = (np.arange(num_members) + offset) / num_members
     return np.minimum(np.searchsorted(shares, places, side="right"), len(weights) - 1)
@@ -151,7 +151,7 @@ def hamiltonian_move(
     step_size: float | Array,
     leapfrog_steps: int,
 ) -> tuple[Array, Array]:
-    """One HMC step of every network of a population, with mass matrix root⁻²; also the mean acceptance."""
+    """Take one HMC step of every network, with mass matrix root⁻². Return networks and mean acceptance."""
     energy_and_slope = jax.vmap(jax.value_and_grad(posterior.potential), in_axes=(0, None))
     push, stretch, accept = jax.random.split(key, 3)
     momentum = jax.random.normal(push, population.shape)

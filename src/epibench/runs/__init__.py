@@ -1,1 +1,1 @@
-"""Carry recipes out: a run is a recipe in a folder; it can be stopped at any moment and goes on where it stopped."""
+"""Execute recipes: a run is a recipe in a folder. It can be stopped and resumed at any moment."""

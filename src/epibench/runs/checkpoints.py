@@ -1,7 +1,7 @@
-"""What training leaves on disk: kept weights, the state of an unfinished training, the log; every file in one step.
+"""The files of a training: kept weights, the state of an unfinished training, and the log.
 
-One format serves stacked small networks and large ones: a file of tensors and notes for each kept epoch of a training.
-Every file carries the fingerprint of what decided it and a checksum of what it holds.
+Stacked small networks and large networks have the same format: one file of tensors and notes for each kept epoch. Every
+file holds the fingerprint of its settings and a checksum of its content. Every file is written atomically.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ class OtherSettingsError(InputError):
 
 @dataclass(frozen=True)
 class TensorFile:
-    """The content of a file of tensors and notes, which complains of what it lacks."""
+    """The content of a file of tensors and notes. Reading a missing or wrong entry raises an InputError."""
 
     path: Path
     tensors: dict[str, Tensor]
     notes: dict[str, Any]
 
     def number(self, name: str) -> float:
-        """A number that is 0 or more."""
+        """Return a number of the notes; raise an InputError unless it is finite and at least 0."""
         value = self.notes.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
             raise self.complaint(f"its '{name}' is {value!r}")
         return float(value)
 
     def part(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors whose names begin with a prefix, without it."""
+        """Return the tensors whose names begin with a prefix, named without it."""
         return {name.removeprefix(prefix): each for name, each in self.tensors.items() if name.startswith(prefix)}
 
     def log(self) -> tuple[LogRow, ...]:
-        """The log of a training in the notes."""
+        """Return the training log of the notes."""
         try:
             rows = self.notes.get("log") or []
             return tuple(LogRow(int(step), float(loss), float(rate)) for step, loss, rate in rows)
@@ -58,16 +58,16 @@ class TensorFile:
             raise self.complaint("its log cannot be read") from None
 
     def complaint(self, problem: str) -> InputError:
-        """The error that names the file and the remedy."""
+        """Return an InputError that names the file, the problem and the fix."""
         return InputError(f"{self.path}: {problem}; {MADE_ANEW}")
 
 
 def save_tensors(path: Path, tensors: Weights, notes: Mapping[str, Any]) -> None:
-    """Write tensors and notes in one step, with checksums; nothing in such a file is ever executed."""
+    """Write tensors and notes atomically, with checksums."""
     plain, seen = dict[str, Tensor](), set[int]()
     for name, tensor in tensors.items():
         kept = tensor.detach().cpu().contiguous()
-        plain[name] = kept.clone() if kept.data_ptr() in seen else kept  # tied weights share memory: a file cannot
+        plain[name] = kept.clone() if kept.data_ptr() in seen else kept  # a file cannot hold tied weights once
         seen.add(kept.data_ptr())
     text = json.dumps(dict(notes), sort_keys=True)
     metadata = {"notes": text, "checksum": checksum(plain), "notes_checksum": text_checksum(text)}
@@ -75,7 +75,7 @@ def save_tensors(path: Path, tensors: Weights, notes: Mapping[str, Any]) -> None
 
 
 def checksum(tensors: Mapping[str, Tensor]) -> str:
-    """A hash of tensors with their names, kinds and shapes."""
+    """Return a hash of tensors with their names, dtypes and shapes."""
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -84,16 +84,21 @@ def checksum(tensors: Mapping[str, Tensor]) -> str:
 
 
 def text_checksum(text: str) -> str:
-    """A hash of the notes of a file."""
+    """Return a hash of a file's notes."""
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def load_tensors(path: Path, fingerprint: str, only_notes: bool = False) -> TensorFile | None:
-    """What a file holds, or None where there is none; it must be undamaged, and of the same fingerprint."""
+    """Return the content of a file, or None if the file is missing.
+
+    Raises:
+        InputError: The file is unreadable or damaged.
+        OtherSettingsError: The file has another fingerprint.
+    """
     if not path.exists():
         return None
     try:
-        path.open("rb").close()  # safetensors says of a file without permission that it does not exist
+        path.open("rb").close()  # safetensors reports a file without read permission as missing
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             notes = json.loads(metadata.get("notes", "{}"))
@@ -115,9 +120,13 @@ def load_tensors(path: Path, fingerprint: str, only_notes: bool = False) -> Tens
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The files of one training: of a large network, or of all stacked networks that are trained together.
+    """The files of one training: of a large network, or of networks that are trained as one stack.
 
-    networks: their numbers; fingerprint: of everything that decides their weights; keep: the epochs that are kept.
+    Args:
+        folder: Folder of the files.
+        networks: Numbers of the networks.
+        fingerprint: Fingerprint of everything that decides the weights.
+        keep: Epochs whose weights are kept.
     """
 
     folder: Path
@@ -127,30 +136,33 @@ class Checkpoints:
 
     @property
     def name(self) -> str:
-        """What its files begin with: the number of the network, or those of the first and last."""
+        """The prefix of the file names: the network's number, or the first and the last number of the stack."""
         first, last = self.networks[0], self.networks[-1]
         return f"{first:04d}" if first == last else f"{first:04d}-{last:04d}"
 
     def weights(self, snapshot: int) -> Path:
-        """The kept weights, as `load_state_dict` takes them or (network, parameter); one file for each kept epoch."""
+        """Return the file of the weights of one kept epoch.
+
+        A large network's file holds a state dictionary; a stack's file holds `parameters`: (network, parameter).
+        """
         epoch = f".{self.keep[snapshot]:06d}" if len(self.keep) > 1 else ""
         return self.folder / f"{self.name}{epoch}.safetensors"
 
     def path(self, ending: str) -> Path:
-        """A file of the whole training: `diverged.txt`, why it has failed; `csv`, its log; `lock`, of who trains it."""
+        """Return a file of the whole training: `diverged.txt` (its failure), `csv` (its log) or `lock`."""
         return self.folder / f"{self.name}.{ending}"
 
     @property
     def unfinished(self) -> Path:
-        """Where training stands."""
+        """The file of the state of an unfinished training."""
         return self.path("unfinished.safetensors")
 
     def posterior(self, network: int) -> Path:
-        """What the method has fitted to a trained network."""
+        """Return the file of the tensors that the method has fitted to a trained network."""
         return self.folder / f"{network:04d}.posterior.safetensors"
 
     def failure(self) -> str | None:
-        """Why this training has failed; None if it has not, or the file is damaged or of other settings."""
+        """Return why this training has failed; None without a failure, or if its file is damaged or outdated."""
         try:
             text, _, check = self.path("diverged.txt").read_text(encoding="utf-8").strip().rpartition("\n")
         except (OSError, ValueError):
@@ -158,7 +170,7 @@ class Checkpoints:
         return text if check == self._failure_check(text) else None
 
     def save_failure(self, text: str) -> None:
-        """Keep why training has failed; its unfinished state is not needed any more."""
+        """Write why training has failed, and remove its unfinished state."""
         write_text(self.path("diverged.txt"), f"{text}\n{self._failure_check(text)}\n")
         remove(self.unfinished)
 
@@ -166,39 +178,45 @@ class Checkpoints:
         return f"fingerprint {fingerprint(self.fingerprint, text)}"
 
     def step(self) -> int:
-        """The step that training goes on from, or 0."""
+        """Return the step from which training resumes, or 0."""
         state = load_tensors(self.unfinished, self.fingerprint, only_notes=True)
         return 0 if state is None else int(state.number("step"))
 
     def finished(self) -> TensorFile | None:
-        """The notes on the last kept weights, if all are there."""
+        """Return the notes of the last kept weights, or None if a file of weights is missing."""
         if not all(self.weights(snapshot).exists() for snapshot in range(len(self.keep))):
             return None
         return self._kept(len(self.keep) - 1, only_notes=True)
 
     def _kept(self, snapshot: int, only_notes: bool = False) -> TensorFile | None:
-        """The file of a snapshot, which must be of its epoch."""
+        """Return the content of a snapshot's file; raise an InputError if it holds another epoch."""
         kept = load_tensors(self.weights(snapshot), self.fingerprint, only_notes)
         if kept is not None and kept.notes.get("epoch") != self.keep[snapshot]:
             raise kept.complaint(f"it does not hold the weights after epoch {self.keep[snapshot]}")
         return kept
 
     def load_weights(self, snapshot: int) -> dict[str, Tensor]:
-        """The weights that were kept."""
+        """Return the weights of a snapshot; raise an InputError if their file is missing."""
         kept = self._kept(snapshot)
         if kept is None:
             raise InputError(f"{self.weights(snapshot)}: trained weights are missing; run the same command again")
         return kept.tensors
 
     def save_weights(self, epoch: int, weights: Weights, log: Sequence[LogRow], seconds: float) -> None:
-        """Keep weights; after the last ones the unfinished state is not needed any more."""
+        """Write the weights of an epoch. After the last kept epoch, remove the unfinished state."""
         notes = {"fingerprint": self.fingerprint, "epoch": epoch, "seconds": seconds, "log": [list(row) for row in log]}
         save_tensors(self.weights(self.keep.index(epoch)), weights, notes)
         if epoch == self.keep[-1]:
             remove(self.unfinished)
 
     def save_state(self, state: TrainingState, seconds: float, machine: str) -> None:
-        """Keep where training stands; machine: the kind of device and the precision, which it has to go on with."""
+        """Write the state of an unfinished training.
+
+        Args:
+            state: State of the training.
+            seconds: Seconds of training so far.
+            machine: Device type and precision. Training can resume only with the same ones.
+        """
         tensors = {"parameters": state.parameters}
         tensors |= {f"rule.{name}": tensor for name, tensor in state.rule.items()}
         tensors |= {f"buffer.{name}": tensor for name, tensor in state.buffers.items()}
@@ -207,7 +225,7 @@ class Checkpoints:
         save_tensors(self.unfinished, tensors, {**notes, "log": [list(row) for row in state.log]})
 
     def load_state(self, machine: str, device: torch.device | None = None) -> tuple[TrainingState, float] | None:
-        """Where training stopped and the seconds so far, if it has begun."""
+        """Return the saved state and the seconds so far, or None if no state is saved."""
         saved = load_tensors(self.unfinished, self.fingerprint)
         if saved is None:
             return None
@@ -226,5 +244,5 @@ class Checkpoints:
         return state, seconds
 
     def write_log(self, log: Sequence[LogRow]) -> None:
-        """Write the whole log so far as a table."""
+        """Write the whole log as CSV."""
         write_text(self.path("csv"), "".join(",".join(map(str, row)) + "\n" for row in (LogRow._fields, *log)))

@@ -1,4 +1,4 @@
-"""What a recipe needs, as checks: a run stops at the first that fails, `epibench data check RECIPE` asks them all."""
+"""Checks of a recipe's requirements. A run stops at the first failure; `epibench data check` runs all checks."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ from epibench.runs.image_training import augment_of, network_as_trained
 from epibench.runs.training_log import check_log
 from epibench.street import StreetDataset
 
-FEW_FRAMES = 5  # of each data set, when all that a recipe needs is checked
+FEW_FRAMES = 5  # frames that `epibench data check` opens in each data set
 RunStep = Literal["train", "evaluate"]
 STEPS: tuple[RunStep, ...] = ("train", "evaluate")
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a recipe needs.
+    """One requirement of a recipe.
 
-    about: the setting or the thing; ask: says what is there, or raises an InputError with what is wrong and what to do.
-    required: whether a run is impossible without it; otherwise what is raised is worth knowing. step: which of the two
-    needs it; None: both.
+    Args:
+        about: Setting or thing that is checked.
+        ask: Returns the finding, or raises an InputError with the problem and its fix.
+        required: Whether a failure stops a run; otherwise it is a note.
+        step: The step that has this requirement; None: both.
     """
 
     about: str
@@ -51,7 +53,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of a check. waits: it cannot be answered while something else is wrong, which is told already."""
+    """The result of a check. `waits`: the check failed with the same text as an earlier check."""
 
     about: str
     state: Literal["ok", "note", "problem", "waits"]
@@ -59,7 +61,7 @@ class Finding:
 
 
 def ask_all(checks: Iterable[Check]) -> Iterator[Finding]:
-    """Every check, whatever comes of the others."""
+    """Run every check, also after failures."""
     told: dict[str, str] = {}
     for check in checks:
         try:
@@ -74,7 +76,7 @@ def ask_all(checks: Iterable[Check]) -> Iterator[Finding]:
 
 
 def image_checks(data: ImageData, num_frames: int | None = 1, follow: Follow | None = None) -> list[Check]:
-    """What a run on images needs. num_frames: so many of each data set are opened, None for all."""
+    """Return the checks of a run on images. `num_frames` frames of each data set are opened; None: all."""
     recipe, to_train = data.recipe, partial(Check, step="train")
     weights = to_train("training.class_weights", partial(check_class_weights, data))
     return [
@@ -101,12 +103,12 @@ def image_checks(data: ImageData, num_frames: int | None = 1, follow: Follow | N
 
 
 def needed_to(key: str) -> RunStep:
-    """The step that opens a data set, by the setting that names it."""
+    """Return the step that opens a data set. `key` is the data set's setting."""
     return "train" if key == ImageData.TRAIN else "evaluate"
 
 
 def further_checks(recipe: Recipe, folder: RunFolder, data: ImageData | None) -> list[Check]:
-    """What to know before hours are spent: a folder for the run, frames that others have, a GPU."""
+    """Return optional checks: the run's folder, the published number of frames, overlap with training data, a GPU."""
     device = Check("device", partial(check_device, recipe), required=False)
     out = Check("--out", partial(check_out, recipe, folder))
     if data is None:
@@ -118,19 +120,19 @@ def further_checks(recipe: Recipe, folder: RunFolder, data: ImageData | None) ->
     apart = [
         Check(f"{key} apart", partial(check_apart, data, key), required=False)
         for key in alike
-        if "root" in type(train).model_fields  # scenes that are drawn have seeds instead of files
+        if "root" in type(train).model_fields  # rendered scenes have seeds instead of files
     ]
     return [out, *frames, *apart, device]
 
 
 def check_out(recipe: Recipe, folder: RunFolder) -> str:
-    """The folder is free, or holds a run that can go on."""
+    """Check that the folder is free, or that its run can continue."""
     folder.check_free(recipe)
     return f"{folder.path} holds a run that can go on" if folder.recipe_file.exists() else f"{folder.path} is free"
 
 
 def check_apart(data: ImageData, key: str) -> str:
-    """No image of a domain is trained on, as far as files tell."""
+    """Check that no file of a domain's images is also a training image."""
     trained, tested = (images_of(data.samples(each)) for each in (ImageData.TRAIN, key))
     if shared := len(trained & tested):
         raise InputError(
@@ -140,13 +142,13 @@ def check_apart(data: ImageData, key: str) -> str:
 
 
 def images_of(samples: Samples) -> set[str]:
-    """The files of the images of a data set; empty where they are drawn or made."""
+    """Return the image files of a data set; empty for rendered scenes."""
     frames = samples.frames if isinstance(samples, Frames) else ()
     return {frame.image for frame in frames}
 
 
 def check_frames(data: ImageData, key: str, num_frames: int | None, follow: Follow | None = None) -> str:
-    """A data set is there, its classes have a place among those that are predicted, and some frames can be opened."""
+    """Check that a data set exists, its classes map to the predicted classes, and some frames can be opened."""
     samples, source = data.samples(key), data.sources[key]
     about = None if key == ImageData.TRAIN else data.domain(key.removeprefix(ImageData.DOMAIN)).about
     number = len(samples) if num_frames is None else min(num_frames, len(samples))
@@ -164,13 +166,13 @@ def check_frames(data: ImageData, key: str, num_frames: int | None, follow: Foll
 
 
 def some_sizes(sizes: Sequence[tuple[int, ...]]) -> str:
-    """`352×1216`, or the smallest and the largest."""
+    """Return `352×1216`, or the smallest and the largest size."""
     words = ["×".join(map(str, size)) for size in sizes]
     return words[0] if len(words) == 1 else f"{words[0]} to {words[-1]}"
 
 
 def check_crop(data: ImageData) -> str:
-    """The crop fits into a training image also at the smallest scale."""
+    """Check that the crop fits into the first training image at the smallest scale."""
     recipe, crop = data.recipe, data.recipe.training.crop
     smallest = recipe.training.scale[0]
     replace(augment_of(recipe), scale=(smallest, smallest))(data.train[0], 0)
@@ -178,9 +180,14 @@ def check_crop(data: ImageData) -> str:
 
 
 def check_network(data: ImageData, method: str | None = None) -> str:
-    """A network can be made, with its pretrained weights and dropout; one of the user's predicts something.
+    """Check that a network can be built, with its pretrained weights and dropout, and run a user's network.
 
-    method: one that may have another network than the recipe; None: the recipe's.
+    Args:
+        data: Data of the run.
+        method: Method whose network is checked; None: the recipe's network.
+
+    Returns:
+        The kind of the network and its number of parameters.
     """
     recipe = data.recipe
     options = recipe.network if method is None else recipe.network_of(method)
@@ -198,7 +205,7 @@ def check_network(data: ImageData, method: str | None = None) -> str:
 
 
 def check_variant(data: ImageData, name: str) -> str:
-    """The network of a variant can be made as that of the recipe can."""
+    """Check the network of a variant as `check_network` does."""
     try:
         return check_network(data, name)
     except InputError as error:
@@ -207,9 +214,9 @@ def check_variant(data: ImageData, name: str) -> str:
 
 
 def check_form(data: ImageData, name: str) -> str:
-    """The networks of a method can be made in the form in which they are trained, of those that they start from.
+    """Check that a method's networks can be built in their trained form, from the networks they start from.
 
-    What is fitted to last layers needs some that can be found, which networks of the user's may not have.
+    Methods that fit a distribution to last layers must find these layers, which a user's network may lack.
     """
     recipe, method = data.recipe, data.recipe.method(name)
     try:
@@ -223,13 +230,13 @@ def check_form(data: ImageData, name: str) -> str:
 
 
 def inputs_of_sample(data: ImageData) -> dict[str, Tensor]:
-    """A batch of one training sample, as a network sees it."""
+    """Return a batch of one augmented training sample."""
     sample = augment_of(data.recipe)(data.train[0], 0)
     return {name: values[None] for name, values in sample.inputs.items()}
 
 
 def check_own_network(name: str, network: nn.Module, data: ImageData) -> None:
-    """A network of the user's has parameters, and predicts a map for a training sample."""
+    """Check that a user's network has parameters, and predicts a map of the right shape for a training sample."""
     if next(network.parameters(), None) is None:
         raise InputError(f"network.name: {name} has no parameters to be trained")
     if any(isinstance(each, UninitializedParameter) for each in network.parameters()):
@@ -246,13 +253,13 @@ def check_own_network(name: str, network: nn.Module, data: ImageData) -> None:
 
 
 def check_logging(recipe: DenseRecipe) -> str:
-    """What the log needs is installed."""
+    """Check that the packages of the log are installed."""
     check_log(recipe.training.log)
     return recipe.training.log
 
 
 def check_class_weights(data: ImageData) -> str:
-    """There is a weight for every class."""
+    """Check that every class has a weight."""
     weights = data.recipe.training.class_weights
     if not isinstance(weights, tuple):
         return "by how rare a class is" if weights == "rare" else "none"
@@ -264,7 +271,7 @@ def check_class_weights(data: ImageData) -> str:
 
 
 def check_batch(recipe: DenseRecipe, name: str) -> str:
-    """Batches of a method are large enough for the network."""
+    """Check that a method's batches are large enough for its network."""
     size, smallest = recipe.method(name).batch_size, recipe.network.smallest_batch
     if size < smallest:
         key, needed = recipe.setting(name, "batch_size"), f"batches of {smallest} or more images for its batch norm"
@@ -273,7 +280,7 @@ def check_batch(recipe: DenseRecipe, name: str) -> str:
 
 
 def check_published(data: ImageData, key: str) -> str:
-    """All frames that others report on are there."""
+    """Check that the data set has as many frames as published results use."""
     published, number = data.sources[key].num_published, len(data.samples(key))
     if published is not None and number < published:
         raise InputError(f"{number:,} of {published:,} frames are there: all numbers will be of these alone")
@@ -281,7 +288,7 @@ def check_published(data: ImageData, key: str) -> str:
 
 
 def check_device(recipe: Recipe) -> str:
-    """There is a GPU, where the recipe is made for one."""
+    """Check that torch sees a GPU if the recipe is made for one."""
     if torch.cuda.is_available():
         return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}"
     cores = len(os.sched_getaffinity(0))

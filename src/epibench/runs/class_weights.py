@@ -1,4 +1,4 @@
-"""How much a pixel counts in training, by how rare its class is in the training data."""
+"""Weights of classes in the training loss, from the frequencies of classes in the training data."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from epibench.progress import Reporter
 from epibench.recipes import DenseRecipe
 from epibench.runs.domains import classes_of
 
-SMALLEST_SHARE = 1e-4  # is added to every share, so that a class of a few pixels does not outweigh all others
+SMALLEST_SHARE = 1e-4  # is added to every share, so that a class of a few pixels does not dominate
 
 
 def count_classes(samples: Samples, num_classes: int, workers: int, reporter: Reporter) -> list[int]:
-    """Valid pixels of each class."""
+    """Return the number of valid pixels of each class."""
     counts = torch.zeros(num_classes, dtype=torch.int64)
     with reporter.step("count classes", len(samples)) as advance:
         for batch in batches(InOrder(samples), range(len(samples)), 1, workers):
@@ -30,19 +30,19 @@ def count_classes(samples: Samples, num_classes: int, workers: int, reporter: Re
 
 
 def rare_weights(counts: Sequence[int]) -> tuple[float, ...]:
-    """1 / √share of each class, on average 1 over pixels; 0 for a class that never occurs."""
+    """Return 1 / √share of each class, scaled to a mean of 1 over pixels; 0 for an absent class."""
     shares = np.asarray(counts, np.float64) / max(1, sum(counts))
     weights = np.where(shares > 0, (shares + SMALLEST_SHARE) ** -0.5, 0.0)
     return tuple(float(weight) for weight in weights / max((weights * shares).sum(), 1e-300))
 
 
 def counts_file(members: Path) -> Path:
-    """Where a run keeps how often each class occurs."""
+    """Return the file of the class counts of a run."""
     return members / "class_counts.json"
 
 
 def prepare_weights(recipe: DenseRecipe, members: Path, samples: Samples, workers: int, reporter: Reporter) -> None:
-    """Count the classes of the training data, once for each version of it, if the recipe asks for weights by them."""
+    """Count the classes of the training data if the weights are `rare`. Counts of the same data version are kept."""
     if recipe.training.class_weights == "rare" and _known_counts(recipe, members) is None:
         counts = count_classes(samples, classes_of(samples).num_classes, workers, reporter)
         content = {"version": recipe.data.train.version, "counts": counts}
@@ -50,7 +50,7 @@ def prepare_weights(recipe: DenseRecipe, members: Path, samples: Samples, worker
 
 
 def _known_counts(recipe: DenseRecipe, members: Path) -> list[int] | None:
-    """The counts of the training data, if they are there and undamaged."""
+    """Return the saved class counts; None if they are missing, damaged or of another data version."""
     known = read_json(counts_file(members)) or {}
     checksum = known.pop("checksum", None)
     intact = checksum == fingerprint(known) and known.get("version") == recipe.data.train.version
@@ -58,7 +58,7 @@ def _known_counts(recipe: DenseRecipe, members: Path) -> list[int] | None:
 
 
 def class_weights(recipe: DenseRecipe, members: Path) -> tuple[float, ...] | None:
-    """How much a pixel counts by its class: as the recipe says, or by how rare its class is in the training data."""
+    """Return the class weights: the recipe's numbers, or weights from the saved class counts if it says `rare`."""
     given = recipe.training.class_weights
     if given != "rare":
         return given

@@ -1,4 +1,4 @@
-"""Check before a run on images that the files it will write fit onto the disk."""
+"""Check of the disk space for a run on images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STORED_BYTES = 4  # of a number in a prediction store
 
 
 def check_disk(run: Run, data: ImageData, steps: Sequence[RunStep]) -> str:
-    """Say how much disk space the missing weights, states and stores need.
+    """Return how much disk space the missing weights, states and stores need.
 
     Raises:
         InputError: Less than that is free.
@@ -35,7 +35,7 @@ def check_disk(run: Run, data: ImageData, steps: Sequence[RunStep]) -> str:
         missing = sum(not each.weights(number).exists() for each in files for number in range(len(each.keep)))
         unfitted = sum(not each.posterior(number).exists() for each in files for number in each.networks)
         unfinished = min(run.machine.jobs, sum(not each.weights(len(each.keep) - 1).exists() for each in files))
-        copies = 1 + len(method.rule.start(torch.empty(2)))  # parameters, and what the rule remembers of each
+        copies = 1 + len(method.rule.start(torch.empty(2)))  # parameters, and the state of the rule
         # A new state is written before the last one is removed.
         needed["networks"] += int((missing + method.fitted_size * unfitted + 2 * copies * unfinished) * weights)
     for domain in recipe.data.domains if "evaluate" in steps and recipe.evaluation.store else ():

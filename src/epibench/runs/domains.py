@@ -1,4 +1,4 @@
-"""The data of a run on images: what is trained on, and the domains, each in the classes that it is scored in."""
+"""The data of a run on images: training data and domains, with the classes in which domains are scored."""
 
 from __future__ import annotations
 
@@ -25,24 +25,27 @@ from epibench.street import StreetDataset
 class DomainData:
     """A domain to evaluate on.
 
-    classes: those that it is scored in; class_groups: for each of them the predicted classes that it stands for, None
-    where they are the same.
+    Args:
+        samples: Samples of the domain.
+        classes: Classes in which it is scored.
+        class_groups: The predicted classes that are merged into each scored class; None if both are the same.
+        about: Text about common and omitted classes.
     """
 
     samples: Samples
     classes: ClassTable | None = None
     class_groups: tuple[tuple[int, ...], ...] | None = None
-    about: str | None = None  # what is common, and what is left out
+    about: str | None = None
 
     @property
     def num_classes(self) -> int | None:
-        """How many classes it is scored in; None: it has none."""
+        """The number of scored classes; None without classes."""
         return None if self.classes is None else self.classes.num_classes
 
 
 @dataclass(frozen=True)
 class ImageData:
-    """Everything that a recipe names, each data set opened when it is asked for; no scene is drawn yet."""
+    """The data sets of a recipe, each opened on first use. Missing street scenes are not rendered by that."""
 
     TRAIN: ClassVar[str] = "data.train"
     DOMAIN: ClassVar[str] = "data.domains."
@@ -52,24 +55,24 @@ class ImageData:
 
     @property
     def sources(self) -> dict[str, Source]:
-        """Where the data comes from, by the settings that say so."""
+        """The sources of all data sets, by their settings."""
         data = self.recipe.data
         return {self.TRAIN: data.train, **{f"{self.DOMAIN}{name}": source for name, source in data.domains.items()}}
 
     def samples(self, key: str) -> Samples:
-        """A data set as it is, by the setting that names it."""
+        """Return a data set with its own classes. `key` is its setting."""
         if key not in self._opened:
             self._opened[key] = self.sources[key].open(self.recipe.task, self.recipe.data.folders, key)
         return self._opened[key]
 
     @property
     def train(self) -> Samples:
-        """What is trained on."""
+        """The training data."""
         return self.samples(self.TRAIN)
 
     @cached_property
     def classes(self) -> ClassTable | None:
-        """The classes that networks predict, if any; those that its options name where training data is missing."""
+        """The classes that networks predict, or None. If training data is missing, its settings may name them."""
         if self.recipe.likelihood != "categorical":
             return None
         try:
@@ -80,7 +83,7 @@ class ImageData:
             return named
 
     def domain(self, name: str) -> DomainData:
-        """A domain, in the classes that it is scored in."""
+        """Return a domain with the classes in which it is scored."""
         key = f"{self.DOMAIN}{name}"
         samples = self.samples(key)
         if self.classes is None:
@@ -89,18 +92,18 @@ class ImageData:
 
     @cached_property
     def domains(self) -> Mapping[str, DomainData]:
-        """All domains by name."""
+        """The domains by name."""
         return {name: self.domain(name) for name in self.recipe.data.domains}
 
     @property
     def num_classes(self) -> int | None:
-        """How many classes networks predict."""
+        """The number of classes that networks predict; None without classes."""
         return None if self.classes is None else self.classes.num_classes
 
 
 @dataclass(frozen=True)
 class DrawnScenes(Dataset["int | Failure"]):
-    """Drawing a scene keeps it; only its number comes back."""
+    """Street scenes whose items render a scene into the cache, and return its index or a failure."""
 
     scenes: StreetDataset
 
@@ -113,7 +116,7 @@ class DrawnScenes(Dataset["int | Failure"]):
 
 
 def draw_scenes(data: ImageData, keys: Iterable[str], reporter: Reporter) -> None:
-    """Draw the street scenes of some data sets that are not in the cache; keys: the settings that name them."""
+    """Render street scenes that are missing in the cache. `keys` are the settings of the data sets."""
     for key in keys:
         scenes = data.samples(key)
         if isinstance(scenes, StreetDataset) and (missing := scenes.missing()):
@@ -126,7 +129,7 @@ def draw_scenes(data: ImageData, keys: Iterable[str], reporter: Reporter) -> Non
 
 
 def classes_of(samples: Samples) -> ClassTable:
-    """The classes of a data set."""
+    """Return the classes of a data set; raise an InputError if it has none."""
     classes = getattr(samples, "classes", None)
     if not isinstance(classes, ClassTable):
         raise InputError(f"{type(samples).__name__}: a data set with classes has an attribute `classes`, a ClassTable")
@@ -134,7 +137,20 @@ def classes_of(samples: Samples) -> ClassTable:
 
 
 def in_common(samples: Samples, model: ClassTable, mapping: Pairs | None, name: str) -> DomainData:
-    """A domain in the classes that it shares with what networks predict. name: what complaints begin with."""
+    """Return a domain with the classes that it shares with the networks' predictions.
+
+    Args:
+        samples: Samples of the domain.
+        model: Classes that networks predict.
+        mapping: Pairs of a predicted class and a class of the domain with another name.
+        name: Prefix of error messages.
+
+    Returns:
+        The domain.
+
+    Raises:
+        InputError: The classes cannot be matched, or fewer than two are common.
+    """
     own = classes_of(samples)
     try:
         common = common_classes(model, own, mapping)

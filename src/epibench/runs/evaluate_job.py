@@ -1,6 +1,7 @@
-"""An evaluation in jobs, each of some stretches of a domain: any process on any machine does any of them, in any order.
+"""Jobs of an evaluation: each evaluates some stretches of a domain.
 
-Jobs leave the states of their stretches in the run folder; who finishes the evaluation merges them in index order.
+Any process on any machine can run any job, in any order. Jobs write the states of their stretches into the run folder.
+The process that finishes the evaluation merges them in index order.
 """
 
 from __future__ import annotations
@@ -26,14 +27,24 @@ from epibench.runs.machine import Machine, Run, memory_of_job
 from epibench.runs.processes import Send
 from epibench.runs.train import collect_trained
 
-JOBS_PER_PLACE = 2  # where one job can run at a time: faster machines do more of them
+JOBS_PER_PLACE = 2  # jobs for each place where one can run at a time, so that faster machines do more jobs
 
 
 @dataclass(frozen=True)
 class EvaluateJob:
-    """Stretches of one domain that all members of a method predict: plain data. num_images: of all of them.
+    """Stretches of one domain that a method's members evaluate, as plain data.
 
-    cost: what one image costs is measured, too.
+    Args:
+        recipe: Recipe of the run.
+        folder: Folder of the run.
+        method: Name of the method.
+        domain: Name of the domain.
+        stretches: Numbers of the stretches.
+        num_images: Number of images in all stretches of the job.
+        device: Device of the job.
+        workers: Processes that load data.
+        share: Share of the machine's memory that the job may take.
+        cost: Whether the job also measures the cost of one image.
     """
 
     recipe: DenseRecipe
@@ -44,7 +55,7 @@ class EvaluateJob:
     num_images: int
     device: str
     workers: int = 0
-    share: float = 1.0  # of the machine's memory
+    share: float = 1.0
     cost: bool = False
 
     def __str__(self) -> str:
@@ -52,17 +63,17 @@ class EvaluateJob:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """How the names of files of networks and stretches begin that it needs, below the run folder."""
+        """Prefixes of the files of networks and stretches that the job reads, below the run folder."""
         return (f"{MEMBERS}{self.method}/", f"evaluation/{self.method}/{self.domain}-")
 
     @property
     def name(self) -> str:
-        """In words."""
+        """The method and the domain, for messages."""
         return f"{self.method} on {self.domain}"
 
 
 def evaluate_job(job: EvaluateJob, send: Send) -> None:
-    """Carry a job out, and send how many of its images are done."""
+    """Run a job, and send the number of its evaluated images."""
     done = 0
 
     def advance(images: int) -> None:
@@ -76,7 +87,7 @@ def evaluate_job(job: EvaluateJob, send: Send) -> None:
 
 @dataclass(frozen=True)
 class Stretch:
-    """One stretch of a method on a domain. work: passes of members on images."""
+    """One stretch of a method on a domain. `work` is the number of members times the number of images."""
 
     task: DomainTask
     number: int
@@ -85,9 +96,11 @@ class Stretch:
 
 @dataclass(frozen=True)
 class EvaluationJobs:
-    """The evaluation of a run whose networks are trained, cut into jobs.
+    """The evaluation of a run with trained networks, split into jobs.
 
-    failed: why methods have no members to evaluate, by their names.
+    Args:
+        run: The run.
+        failed: Reasons why methods cannot be evaluated, by method.
     """
 
     run: Run
@@ -100,7 +113,7 @@ class EvaluationJobs:
 
     @cached_property
     def tasks(self) -> dict[tuple[str, str], DomainTask]:
-        """Every method on every domain, whether it is evaluated already or not."""
+        """Every method on every domain, including finished evaluations, by method and domain."""
         evaluation, tasks = self.experiment.evaluation, dict[tuple[str, str], DomainTask]()
         for name in self.run.recipe.methods:
             try:
@@ -112,12 +125,12 @@ class EvaluationJobs:
         return tasks
 
     def shard(self, number: int, count: int) -> list[EvaluateJob]:
-        """The jobs of one of `count` shards, numbered from 1; they do not depend on what is evaluated already."""
+        """Return the jobs of one of `count` shards, numbered from 1. They do not depend on finished evaluations."""
         every = [stretch for task in self.tasks.values() for stretch in stretches_of(task)]
         return list(self._jobs(in_parts(every, count)[number - 1]))
 
     def jobs(self, count: int) -> list[EvaluateJob]:
-        """All that is left to evaluate, in about so many jobs of about the same work."""
+        """Return the missing stretches as about `count` jobs of about equal work."""
         left = [task for task in self.tasks.values() if task.results() is None]
         stretches = [each for task in left for each in stretches_of(task, task.stretches.missing())]
         return [job for some in in_parts(stretches, count) for job in self._jobs(some)]
@@ -141,7 +154,7 @@ class EvaluationJobs:
             )
 
     def evaluate(self, job: EvaluateJob, advance: Callable[[int], None]) -> None:
-        """Evaluate what is left of a job; `advance` is told of images."""
+        """Evaluate the missing stretches of a job. `advance` receives the number of images."""
         task = self.tasks.get((job.method, job.domain))
         if task is None:
             raise InputError(self.failed[job.method])
@@ -151,7 +164,7 @@ class EvaluationJobs:
             self.experiment.evaluation.image_cost(task.drawn)
 
     def missing(self) -> list[str]:
-        """What is evaluated neither as a whole nor in stretches, in words."""
+        """Return a text for each method and domain with missing stretches."""
         words = []
         for task in self.tasks.values():
             if task.results() is None and (numbers := task.stretches.missing()):
@@ -160,13 +173,13 @@ class EvaluationJobs:
 
 
 def stretches_of(task: DomainTask, numbers: Sequence[int] | None = None) -> list[Stretch]:
-    """Some stretches of a task, or all."""
+    """Return the numbered stretches of a task; None: all."""
     members, chosen = task.drawn.pool.num_members, range(len(task.stretches)) if numbers is None else numbers
     return [Stretch(task, number, members * len(task.stretches.images(number))) for number in chosen]
 
 
 def in_parts(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
-    """Neighbouring stretches together, in so many parts of about the same work; a part may be empty."""
+    """Split stretches into `count` parts of neighbours with about equal work. A part may be empty."""
     parts: list[list[Stretch]] = [[] for _ in range(count)]
     for each, part in zip(stretches, equal_parts([each.work for each in stretches], count), strict=True):
         parts[part].append(each)
@@ -174,10 +187,10 @@ def in_parts(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
 
 
 def evaluate_remotely(run: Run, failed: dict[str, str]) -> None:
-    """Let the machines of an executor evaluate all that is left, in stretches; why any failed is noted.
+    """Let the executor's machines evaluate the missing stretches, and note failures in `failed`.
 
-    Who then goes on with the evaluation only merges. How many stretches a job has depends on how many jobs run at once,
-    the numbers do not. A store of predictions is written by one process: with one, nothing is done elsewhere.
+    This process then only merges the stretches. The number of stretches in a job depends on the number of parallel
+    jobs; the computed numbers do not. One process writes a prediction store: with a store, no job is started.
     """
     evaluation, executor = EvaluationJobs(run), run.machine.executor
     if evaluation.experiment.recipe.evaluation.store:
@@ -192,7 +205,7 @@ def evaluate_remotely(run: Run, failed: dict[str, str]) -> None:
             advance[name] = stack.enter_context(run.reporter.step(f"evaluate {name}", total))
 
         def receive(number: int, images: int) -> None:
-            advance[jobs[number].name](max(0, images - done[number]))  # a job that was lost begins anew
+            advance[jobs[number].name](max(0, images - done[number]))  # a lost job starts from its beginning
             done[number] = max(done[number], images)
 
         errors = executor.run(jobs, evaluate_job, resources, receive)

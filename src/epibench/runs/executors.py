@@ -1,7 +1,7 @@
-"""Who carries out the independent jobs of a run: processes of this machine, or the nodes of a Ray cluster.
+"""Executors of the independent jobs of a run: processes of this machine, or nodes of a Ray cluster.
 
-Jobs are plain data that a process elsewhere can take, and `work` is a function of a module. What a job finds goes into
-the run folder; all that it sends back is where it stands.
+Jobs are picklable plain data, and `work` is a function of a module. A job writes its results into the run folder. It
+sends back only its progress.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ Receive = Callable[[int, Any], None]
 
 @dataclass(frozen=True)
 class JobResources:
-    """What one job takes. at_once: how many may run on this machine; gpus: 0.5 shares one; memory: bytes."""
+    """Resources of one job.
+
+    Args:
+        at_once: Number of jobs that may run on this machine at a time.
+        cpus: Cores of the job.
+        gpus: GPUs of the job; 0.5 shares one between two jobs.
+        memory: Bytes of memory.
+    """
 
     at_once: int = 1
     cpus: int = 1
@@ -30,32 +37,41 @@ class JobResources:
 
 
 class Executor(Protocol):
-    """Carries out jobs. remote: on machines of its own, so that what this one has does not limit them."""
+    """Runs jobs. `remote`: on other machines, so that this machine's resources do not limit them."""
 
     remote: bool
 
     @property
     def cores(self) -> int:
-        """The cores of this machine, or of any that jobs run on, for each of its GPUs if they need one."""
+        """The cores of a machine that runs jobs; on nodes with GPUs, the cores for each GPU."""
 
     def resolve_device(self, name: str, option: str) -> str:
-        """The kind of device that jobs run on: `auto` takes a GPU if there is one."""
+        """Return the device type of jobs: `auto` is a GPU if one exists."""
 
     def room(self, resources: JobResources) -> int:
-        """How many such jobs can run at a time."""
+        """Return how many jobs of these resources can run at a time."""
 
     def run(
         self, jobs: Sequence[Job], work: Callable[[Job, Send], None], resources: JobResources, receive: Receive
     ) -> dict[int, str]:
-        """Do all jobs; returns what went wrong, by the number of the job. `receive` gets their numbers and messages.
+        """Run all jobs.
 
-        A job that raises an InputError does not stop the others. A message says where a job stands: of several that
-        follow each other fast, only the last may arrive. `str(job)` is what messages call it.
+        A job that raises an InputError does not stop the other jobs. A message is the progress of a job: of several
+        messages in a short time, only the last may arrive.
+
+        Args:
+            jobs: Jobs; `str(job)` names a job in messages.
+            work: Function that runs a job.
+            resources: Resources of each job.
+            receive: Receives the number of a job and its message.
+
+        Returns:
+            Errors by the number of the job.
         """
 
 
 class LocalExecutor:
-    """Processes of this machine; a single one at once is this process."""
+    """Processes of this machine. If only one job may run at a time, jobs run in this process."""
 
     remote = False
 
@@ -65,23 +81,26 @@ class LocalExecutor:
         return len(os.sched_getaffinity(0))
 
     def resolve_device(self, name: str, option: str) -> str:
-        """The device of this machine."""
+        """Return the device of this machine."""
         return devices.resolve_device(name, option)
 
     def room(self, resources: JobResources) -> int:
-        """As many as were asked for."""
+        """Return `resources.at_once`."""
         return resources.at_once
 
     def run(
         self, jobs: Sequence[Job], work: Callable[[Job, Send], None], resources: JobResources, receive: Receive
     ) -> dict[int, str]:
-        """Do all jobs, as many at once as they may be."""
+        """Run all jobs in at most `resources.at_once` processes."""
         return run_jobs(jobs, work, resources.at_once, receive)
 
 
 @contextmanager
 def open_executor(name: str, folder: Path, say: Callable[[str], None]) -> Iterator[Executor]:
-    """The executor of a name, for a run in a folder; one that was started for it is stopped in the end."""
+    """Open an executor by name for a run in a folder.
+
+    An executor that this call has started is stopped at the end.
+    """
     if devices.check_executor(name) == "local":
         yield LocalExecutor()
         return

@@ -1,7 +1,7 @@
 """The folder of a run: `recipe.json`, `members/`, `evaluation/`, `results.json`, `report.html`.
 
-It is the only truth: a missing file is work to do. Every file is written in one step. A process holds a lock beside the
-file that it makes, so that several processes can share one run.
+The folder is the only record of a run: a missing file is work to do. Every file is written atomically. A process holds
+a lock beside the file that it makes, so that several processes can share one run.
 """
 
 from __future__ import annotations
@@ -39,39 +39,46 @@ from epibench.results import RESULTS_NAME
 
 Item = TypeVar("Item")
 WAIT_SECONDS = 0.5
-NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # of a file system that has none
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # errors of a file system without locks
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where a run keeps what it has finished."""
+    """The folder of a run."""
 
     path: Path
 
     @property
     def results_file(self) -> Path:
-        """Every number of the run."""
+        """The file of results."""
         return self.path / RESULTS_NAME
 
     @property
     def report_file(self) -> Path:
-        """The page."""
+        """The file of the report."""
         return self.path / "report.html"
 
     @property
     def recipe_file(self) -> Path:
-        """All that was fixed."""
+        """The file of the recipe."""
         return self.path / RECIPE_NAME
 
     @property
     def members(self) -> Path:
-        """The trained weights, a folder for each method."""
+        """The folder of trained weights, with a folder for each method."""
         return self.path / "members"
 
     def claim(self, recipe: Recipe, evaluate_only: bool = False) -> None:
-        """Write the recipe. A recipe that exists must train the same networks, then the run continues.
+        """Write the recipe and remove leftovers of killed processes.
 
-        evaluate_only: keep the options of evaluation that the folder's recipe has.
+        A run continues if its recipe trains the same networks.
+
+        Args:
+            recipe: Recipe of the run.
+            evaluate_only: Whether to keep the evaluation options of the folder's recipe.
+
+        Raises:
+            InputError: The folder holds another run or other files, or is not writable.
         """
         with self._usable():
             self._check_free(recipe)
@@ -91,7 +98,7 @@ class RunFolder:
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
-        """Put errors of the file system in words."""
+        """Turn errors of the file system into an InputError, except for a full disk."""
         try:
             yield
         except OSError as error:
@@ -101,7 +108,7 @@ class RunFolder:
             raise InputError(f"--out {path}: cannot be used ({error.strerror}); give another --out") from None
 
     def check_free(self, recipe: Recipe) -> None:
-        """Refuse a folder that holds something else than a run whose networks this recipe can use, or nothing."""
+        """Raise an InputError unless the folder is empty, or its run's networks fit the recipe."""
         with self._usable():
             self._check_free(recipe)
 
@@ -117,14 +124,14 @@ class RunFolder:
             raise InputError(f"--out {self.path} is not empty and holds no run: give a new folder")
 
     def is_damaged(self) -> bool:
-        """Whether the recipe has changed since it was written. Weights carry fingerprints of their own."""
+        """Return whether the recipe has changed since it was written. Weights have their own fingerprints."""
         try:
             return self.recipe_file.exists() and not read_verified(self.recipe_file)
         except DamagedError:
             return True
 
     def _read_recipe(self, kind: type[Recipe]) -> Recipe | None:
-        """The recipe of the run; None where it is damaged."""
+        """Return the recipe of the run; None if its file is damaged."""
         try:
             content: Any = json.loads(read_verified(self.recipe_file))
         except DamagedError:
@@ -142,13 +149,13 @@ class RunFolder:
         return recipe
 
     def other_training(self, wanted: Recipe) -> str | None:
-        """The first setting by which networks that may be there would come out otherwise, with both values."""
+        """Return the first setting that would change existing networks, with both values; None if none would."""
         there = self._read_recipe(type(wanted))
         if there is None:
             return None
         if there.problem != wanted.problem:
             return f'problem ("{there.problem}" there, "{wanted.problem}" now)'
-        # Of every method that has networks there, also of one that is not asked for now, or was trained for others.
+        # Compare every method with weights, also methods that the recipe lacks or that other methods start from.
         trained = {path.parent.name for path in self.members.glob("*/*.safetensors")}
         for name in sorted(trained, key=[*wanted.methods, *sorted(trained)].index):
             if name in METHODS or (name in there.variants and name in wanted.variants):
@@ -161,7 +168,10 @@ class RunFolder:
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Hold the lock on a file, until the end or the death of the process; false if another process has it."""
+    """Hold the lock on a file until the context or the process ends.
+
+    Yields whether this process has the lock: False if another process holds it.
+    """
     with ExitStack() as opened:
         file = _take(path, opened)
         try:
@@ -172,7 +182,7 @@ def locked(path: Path) -> Iterator[bool]:
 
 
 def _take(path: Path, opened: ExitStack) -> int | None:
-    """The lock file, opened and locked; None if another process has the lock."""
+    """Return the handle of the locked file; None if another process has the lock."""
     try:
         with naming(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -184,9 +194,9 @@ def _take(path: Path, opened: ExitStack) -> int | None:
                 except OSError as error:
                     if error.errno not in NO_LOCKS:
                         raise
-                    return file  # then two may do the same work: the first complete file wins
+                    return file  # without locks two processes may do the same work: the first complete file wins
                 if _is_same_file(path, file):
-                    break  # otherwise the process that had it has removed it meanwhile
+                    break  # otherwise the former holder has removed the file meanwhile
             os.truncate(file, 0)
             os.write(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
     except BlockingIOError:
@@ -209,19 +219,19 @@ def _is_same_file(path: Path, handle: int) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process has the lock on a file."""
+    """Return whether a process has the lock on a file."""
     try:
         with path.open(encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # no such file, or the process that takes it says what is wrong
+    except OSError:  # no such file, or an error that `locked` reports
         return False
     return False
 
 
 def holder(path: Path) -> str:
-    """The process that holds the lock on a file, in words."""
+    """Return the process that holds the lock on a file, for messages."""
     try:
         return path.read_text(encoding="utf-8").strip() or "another process"
     except (OSError, ValueError):
@@ -235,9 +245,14 @@ def share_work(
     work: Callable[[Sequence[Item]], None],
     reporter: Reporter,
 ) -> None:
-    """Do all items that are left; wait for other processes, and take over if one dies.
+    """Do all items that are not done. Wait for items of other processes, and do them if their process dies.
 
-    work: takes the lock of each of some items and does it, unless another process was faster.
+    Args:
+        items: Items of work.
+        done: Returns whether an item is done.
+        lock: Returns the lock file of an item.
+        work: Takes the lock of each item and does the item, unless another process has done it meanwhile.
+        reporter: Receives a message about the other process.
     """
     said = set[str]()
     while todo := [item for item in items if not done(item)]:

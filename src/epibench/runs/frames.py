@@ -1,4 +1,4 @@
-"""What the members of a finished run predict for the images of a domain, one image after another, in little memory."""
+"""Predictions of a finished run for a domain, one image at a time to bound the memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from epibench.runs.train_job import jobs_of
 
 
 class FrameSequence:
-    """The images of a domain with what one draw of each of some methods predicts: the first of the largest M."""
+    """The images of a domain with the predictions of some methods.
+
+    Each method predicts with its first draw of the largest M.
+    """
 
     def __init__(self, experiment: ImageExperiment, methods: Sequence[str], domain: str):
         self.experiment, self.domain = experiment, domain
@@ -27,7 +30,7 @@ class FrameSequence:
         self.methods = [self._pool(name, 1 / len(methods)) for name in methods]
 
     def _pool(self, name: str, share: float) -> DrawnMethod:
-        """The members of a method, with that share of what the members of one may take of the memory."""
+        """Return a method's members. `share` is their share of the memory for weights."""
         run = self.experiment.run
         if not all(job.ended for job in jobs_of(run, name)):
             raise InputError(
@@ -37,7 +40,7 @@ class FrameSequence:
 
     @property
     def fingerprint(self) -> str:
-        """Of everything that decides what is predicted for an image."""
+        """The fingerprint of everything that decides the predictions."""
         recipe = self.experiment.recipe
         source = recipe.data.domains[self.domain]
         settings = source.model_dump(mode="json", exclude={"title", "num_images", "root", "raw_root"})
@@ -46,7 +49,7 @@ class FrameSequence:
         return fingerprint([each.fingerprint(self.experiment.options, *more) for each in self.methods])
 
     def pictures(self, images: Sequence[int]) -> Iterator[ShownPicture]:
-        """These images, each with what every method predicts."""
+        """Yield the images, each with the prediction of every method."""
         workers = self.experiment.run.machine.workers
         loaded = batches(InOrder(self.data.samples), images, 1, workers, uneven=True)
         for image, batch in zip(images, loaded, strict=True):

@@ -43,16 +43,22 @@ from epibench.standard_errors import points_backwards
 from epibench.views import View, parse_views
 
 NAME = "evaluate"
-DEFAULT_NAME = "given"  # of models that nobody has named
+DEFAULT_NAME = "given"  # of models without a name
 SETTINGS_NAME = "evaluation.json"
-SMALL_INPUT, LARGE_BATCH = 4096, 256  # samples of so few numbers go through in batches
+SMALL_INPUT, LARGE_BATCH = 4096, 256  # samples of at most SMALL_INPUT numbers have batches of LARGE_BATCH
 
 
 @dataclass(frozen=True)
 class GivenDomain:
-    """Data to evaluate on. identity: what decides its samples, None where that cannot be known.
+    """Data to evaluate on.
 
-    mapping: pairs of a class of the model and one of the domain, where they have other names.
+    Args:
+        samples: Samples of the domain.
+        label: Name on pages.
+        role: Role of the domain.
+        identity: Everything that decides the samples; None if it is unknown.
+        severity: Severity of the shift.
+        mapping: Pairs of a class of the model and a class of the domain with another name.
     """
 
     samples: Samples
@@ -65,10 +71,19 @@ class GivenDomain:
 
 @dataclass(frozen=True)
 class GivenSettings:
-    """What is asked of given models. members: the M that are drawn, by default powers of two and all.
+    """Settings of an evaluation of given models.
 
-    mc_dropout: passes of each model with its own dropout; rate: of that, None for what it has. views: of every image
-    (`flip`, `scale 0.75` …). unit: of numbers; depth: whether they are metres of depth; name: of the page.
+    Args:
+        members: Sizes M of draws; by default powers of two and the size of the pool.
+        draws: Largest number of draws for each M.
+        seed: Seed of draws and dropout masks.
+        mc_dropout: Passes of each model with its own dropout.
+        rate: Dropout rate of these passes; None: the model's own rate.
+        views: Views of every image (`flip`, `scale 0.75` …).
+        unit: Unit of numeric targets.
+        depth: Whether numeric targets are metres of depth.
+        name: Title of the page.
+        evaluation: Options of the evaluation.
     """
 
     members: tuple[int, ...] | None = None
@@ -85,7 +100,7 @@ class GivenSettings:
 
 @dataclass(frozen=True)
 class GivenEvaluation:
-    """Models, by the names of the methods that they are members of, on domains, in a folder, on a machine."""
+    """An evaluation of given models on domains. `models` holds the models of each method."""
 
     models: Mapping[str, Sequence[GivenModel]]
     domains: Mapping[str, GivenDomain]
@@ -95,7 +110,7 @@ class GivenEvaluation:
     reporter: Reporter
 
     def run(self) -> Results:
-        """All of it; what is in the folder already is not done again."""
+        """Evaluate all models on all domains, except finished evaluations in the folder."""
         begun, kind = time.perf_counter(), self.kind
         check_uncertainty(kind, self.settings.evaluation.uncertainty)
         if self.settings.evaluation.convention == "gustafsson2020" and not self.maps:
@@ -144,7 +159,7 @@ class GivenEvaluation:
 
     @cached_property
     def classes(self) -> bool:
-        """Whether targets are classes: whole numbers."""
+        """Whether targets are classes, i.e. integers."""
         kinds = {name: domain.samples[0].target.is_floating_point() for name, domain in self.domains.items()}
         if len(set(kinds.values())) > 1:
             raise InputError(f"some domains have classes and others numbers as targets ({', '.join(kinds)})")
@@ -156,7 +171,7 @@ class GivenEvaluation:
 
     @cached_property
     def kind(self) -> str:
-        """What models predict."""
+        """The kind of the models' predictions: `gaussian`, `categorical` or `ranking`."""
         ranks = {model.read_as.spread for models in self.models.values() for model in models if model.read_as.ranks}
         distributions = any(not model.read_as.ranks for models in self.models.values() for model in models)
         if len(ranks) + distributions > 1:
@@ -172,18 +187,18 @@ class GivenEvaluation:
 
     @property
     def counted(self) -> Counted:
-        """What one number of a target is called."""
+        """The word for one number of a target: `samples` or `pixels`."""
         return "samples" if all(each.samples[0].target.numel() == 1 for each in self.domains.values()) else "pixels"
 
     @property
     def problem(self) -> str:
-        """What results call it."""
+        """The name of the problem in results."""
         if self.classes:
             return "segmentation" if self.maps else "classification"
         return "depth-completion" if self.settings.depth else "regression"
 
     def check_names(self) -> None:
-        """Names become files."""
+        """Check that names can be file names, and that there are at least 0 passes and 1 draw."""
         for name in (*self.models, *self.domains):
             if not NAME_PATTERN.fullmatch(name):
                 raise InputError(f"'{name}' cannot be a name: give letters, digits, '-' and '_'")
@@ -191,7 +206,7 @@ class GivenEvaluation:
             raise ArgumentError("mc_dropout and draws: give the number of passes, and at least one draw")
 
     def check_views(self, models: Sequence[GivenModel], views: Sequence[View]) -> None:
-        """Only images can be mirrored and scaled, and only what is predicted for their pixels mapped back."""
+        """Raise an InputError unless inputs are images and predictions can be mapped back from each view."""
         for name, domain in self.domains.items():
             sample = domain.samples[0]
             shapes = {tuple(values.shape[-2:]) for values in sample.inputs.values() if values.dim() == 3}
@@ -209,7 +224,7 @@ class GivenEvaluation:
             raise ArgumentError("views: a scene that is seen at another scale has other depths; leave out scale")
 
     def as_plain_data(self) -> dict[str, Any]:
-        """What was asked, as plain data."""
+        """Return the settings, models and domains as plain data."""
         settings = self.settings
         return {
             "name": self.name,
@@ -228,16 +243,16 @@ class GivenEvaluation:
 
     @property
     def name(self) -> str:
-        """What the page is called: as the folder, where that has a name of the user's."""
+        """The title of the page: the given name, or `evaluate`."""
         return self.settings.name or NAME
 
     def described(self, model: GivenModel) -> dict[str, Any]:
-        """What a model is, and how it was fed and read, where that differs from the usual."""
+        """Return a model's name and facts, and the fields of its format that are not at their default."""
         read_as = model.read_as.model_dump(mode="json", exclude_defaults=True)
         return {"name": model.name, **(model.facts or {}), **read_as}
 
     def pools(self, name: str, models: Sequence[GivenModel]) -> list[tuple[DrawnMethod, ImageEvaluation]]:
-        """The models as they are, then their passes with dropout, then their views of images, if asked for."""
+        """Return a method of the models as they are, then one of dropout passes and one of views, if set."""
         classes = self.checked(self.make_pool(models))
         evaluation = ImageEvaluation(
             self.folder,
@@ -267,7 +282,7 @@ class GivenEvaluation:
 
     @property
     def options(self) -> EvaluationOptions:
-        """The options on this machine; samples with few numbers share a batch."""
+        """The options on this machine. Small samples have larger batches unless the user has set `batch_size`."""
         asked = self.settings.evaluation
         precision = resolve_precision(asked.precision, self.machine.device.type)
         options = asked.model_copy(update={"precision": precision})
@@ -277,7 +292,7 @@ class GivenEvaluation:
         return options if chosen else options.model_copy(update={"batch_size": LARGE_BATCH})
 
     def make_pool(self, models: Sequence[GivenModel], passes: int = 0, views: tuple[View, ...] = ()) -> GivenPool:
-        """The members of these models."""
+        """Return the pool of these models."""
         settings, options = self.settings, self.options
         pool = GivenPool(
             self.kind,
@@ -297,10 +312,10 @@ class GivenEvaluation:
         return pool
 
     def checked(self, pool: GivenPool) -> ClassTable | None:
-        """Let every model predict the first image, and say what it does; the classes that they predict."""
+        """Let every model predict the first image, report the result, and return the predicted classes."""
         first = stack([next(iter(self.domains.values())).samples[0]]).to(self.machine.here)
         classes = self.named_classes(pool.models) if self.classes else None
-        elsewhere = not fits_frame(first)  # targets lie in a frame of their own, as a map seen from above
+        elsewhere = not fits_frame(first)  # targets have their own frame, e.g. a map seen from above
         for member, model in zip(pool.table.members, pool.models, strict=True):
             network = cast(GivenNetwork, pool.network(member))
             said, num_classes, grid = check_model(network, first, classes, self.settings.depth)
@@ -317,14 +332,18 @@ class GivenEvaluation:
         return classes
 
     def check_frames(self) -> None:
-        """From now on refuse targets that do not show what images show: predictions would be distorted to fit."""
+        """From now on refuse targets with another frame than their images: predictions would be distorted."""
         for domain in self.domains.values():
             if isinstance(domain.samples, GivenSamples):
                 domain.samples.framed = True
                 domain.samples[0]
 
     def named_classes(self, models: Sequence[GivenModel]) -> ClassTable | None:
-        """Those that the models say, which must be the same, or those of the first domain; None: they have no names."""
+        """Return the classes of the models, or of the first domain; None if neither has class names.
+
+        Raises:
+            InputError: The models have different classes.
+        """
         said = {model.name: model.classes for model in models if model.classes is not None}
         if len({table.names for table in said.values()}) > 1:
             raise InputError(f"{', '.join(said)}: predict different classes; give them different names, as a=…, b=…")
@@ -332,14 +351,14 @@ class GivenEvaluation:
         return next(iter(said.values()), own if isinstance(own, ClassTable) else None)
 
     def evaluation_domain(self, name: str, domain: GivenDomain, classes: ClassTable | None) -> EvaluationDomain:
-        """A domain in the classes that it shares with what models predict."""
+        """Return a domain with the classes that it shares with the models' predictions."""
         identity = [uuid.uuid4().hex] if domain.identity is None else list(domain.identity)
         identity += [None if classes is None else list(classes.names), domain.mapping]
         about = (domain.label, domain.role, identity, domain.severity)
         own = getattr(domain.samples, "classes", None)
         if classes is None:
             return EvaluationDomain(DomainData(domain.samples), *about)
-        if not isinstance(own, ClassTable):  # its targets are numbers of the classes that models predict
+        if not isinstance(own, ClassTable):  # its targets are indices of the models' classes
             if isinstance(domain.samples, GivenSamples):
                 domain.samples.num_classes = classes.num_classes
             return EvaluationDomain(DomainData(domain.samples, classes), *about)
@@ -355,7 +374,7 @@ class GivenEvaluation:
     def drawn(
         self, name: str, label: str, models: Sequence[GivenModel], passes: int, views: tuple[View, ...]
     ) -> DrawnMethod:
-        """A pool of these models, and the draws from it."""
+        """Return a pool of these models, and the draws from it."""
         settings, pool = self.settings, self.make_pool(models, passes, views)
         largest = pool.num_members // len(models) if pool.group else pool.num_members
         asked = settings.members or default_sizes(largest)
@@ -387,14 +406,14 @@ class GivenEvaluation:
         return DrawnMethod(name, facts, len(models), pool, draws, weights, told, depth=settings.depth)
 
     def notes(self, models: Sequence[GivenModel]) -> list[str]:
-        """What is to be said about the numbers."""
+        """Return the notes on the scores."""
         if self.kind == "gaussian" and all(model.read_as.spread is None for model in models):
             return ["The models give no spread of their own: all uncertainty is the spread between members."]
         return []
 
 
 def backwards(scores: Sequence[Score]) -> list[str]:
-    """Domains on which an uncertainty of unknown scale ranks errors better when it is inverted, in words."""
+    """Return a note for each domain on which the inverted uncertainty ranks errors better."""
     notes = []
     for score in scores:
         stats = score.summary[max(score.summary)] if score.summary else {}
@@ -418,7 +437,7 @@ def check_folder(path: Path) -> None:
 
 
 def evaluation_options(given: Mapping[str, Any]) -> EvaluationOptions:
-    """Options of an evaluation; an unknown one is an error that names the nearest."""
+    """Return options of an evaluation; raise an InputError with the nearest name for an unknown option."""
     for name in given:
         if name in ModelFormat.model_fields:
             value = given[name] if isinstance(given[name], str | int | float) else "…"
@@ -432,7 +451,7 @@ def evaluation_options(given: Mapping[str, Any]) -> EvaluationOptions:
 
 
 def check_same(file: Path, settings: Mapping[str, Any]) -> None:
-    """Refuse a folder with results of other models or data under the same names: they would be lost."""
+    """Raise an InputError if the folder holds results of other models or data, which would be lost."""
     before = read_json(file) or {}
     for part in ("models", "domains"):
         for name, there in before.get(part, {}).items():
@@ -446,7 +465,7 @@ def check_same(file: Path, settings: Mapping[str, Any]) -> None:
 
 
 def check_alike(pools: Sequence[tuple[DrawnMethod, ImageEvaluation]]) -> None:
-    """Refuse methods of one name, and methods that would be scored in different classes and then compared."""
+    """Raise an InputError if two methods have one name, or are scored in different classes on a domain."""
     names = [drawn.name for drawn, _ in pools]
     if len(set(names)) < len(names):
         raise InputError(f"two methods have one name ({', '.join(names)}); give models other names")

@@ -1,4 +1,4 @@
-"""Models and data as people give them: texts of a command line, files, or objects in Python."""
+"""Given models and data: texts of a command line, files, or Python objects."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def open_models(text: str, task: Task | None, machine: Machine) -> list[GivenMod
 
 
 def _files(pattern: str, place: str) -> list[Path]:
-    """The file, or all that a pattern finds."""
+    """Return the file, or all files of a pattern."""
     path = Path(pattern).expanduser()
     if path.exists() or not glob.has_magic(pattern):
         return [path]
@@ -186,7 +186,7 @@ def _classes(settings: dict[str, Any]) -> ClassTable | None:
 
 
 def with_classes(model: GivenModel, table: ClassTable | None) -> GivenModel:
-    """The model, said to predict these classes."""
+    """Return the model with these classes; None: unchanged."""
     if table is None:
         return model
     identity = None if model.fingerprint is None else fingerprint(model.fingerprint, table.digest)
@@ -194,7 +194,7 @@ def with_classes(model: GivenModel, table: ClassTable | None) -> GivenModel:
 
 
 def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> list[GivenModel]:
-    """The trained networks of a method of a run: of the first one, or of `method`."""
+    """Return the trained networks of a run's method: `method` of the settings, or the first method."""
     from epibench.runs.domains import ImageData
 
     folder = RunFolder(path)
@@ -217,7 +217,7 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
     own |= {} if recipe.likelihood == "categorical" else {"spread": "log_variance"}
     read_as = read_format({**own, **given}, f"run:{path}")
     members = method.members(trained.networks).members
-    # What was kept is a member as it is, or any option may decide what is made of it.
+    # Kept weights are members as they are, unless the method computes its members; then any option may matter.
     made = [] if type(method).weights is Method.weights else [method.model_dump(mode="json", exclude={"diverged"})]
 
     def load(number: int) -> nn.Module:
@@ -240,7 +240,7 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
 
 
 def published_model(path: Path, task: Task | None) -> GivenModel:
-    """A checkpoint of the authors, in their network, with dropout that acts in MC-dropout alone."""
+    """Return a checkpoint of the authors in their network. Its dropout acts only in MC-dropout passes."""
     spec, task = f"{PAPER}{path}", task or read_checkpoint(path)[0]
     if not path.is_file():
         raise InputError(f"{spec}: there is no such file")
@@ -250,7 +250,7 @@ def published_model(path: Path, task: Task | None) -> GivenModel:
     def load() -> nn.Module:
         network = options.build(None if classes is None else classes.num_classes, pretrained=True)
         if classes is not None:
-            network.set_submodule("pyramid.dropout", nn.Identity())  # it acts in training alone
+            network.set_submodule("pyramid.dropout", nn.Identity())  # it acts only in training
         insert_dropout(network, cast(Sequence[str], network.dropout_places), PUBLISHED_RATE, always=False)
         return network
 
@@ -261,7 +261,7 @@ def published_model(path: Path, task: Task | None) -> GivenModel:
 
 
 def published_task(models: Sequence[str]) -> Task | None:
-    """The task of the first checkpoint of the authors among models; None without one."""
+    """Return the task of the first checkpoint of the authors among the models; None without one."""
     for text in models:
         _, spec = _name_and_spec(text)
         if spec.startswith(PAPER):
@@ -271,19 +271,19 @@ def published_task(models: Sequence[str]) -> Task | None:
 
 
 def with_convention(options: EvaluationOptions, models: Mapping[str, Sequence[GivenModel]]) -> EvaluationOptions:
-    """The options with the usual convention of all models, unless one was chosen."""
+    """Return the options with the models' usual convention, unless the user has set one or the models differ."""
     usual = {model.convention for several in models.values() for model in several}
     chosen = "convention" in options.model_fields_set or len(usual) > 1
     return options if chosen else options.model_copy(update={"convention": usual.pop()})
 
 
 def _which(member: Member) -> list[int]:
-    """Tells members of one network apart."""
+    """Return the numbers that distinguish members of one network."""
     return [member.snapshot, *([member.number] if member.number else [])]
 
 
 def python_model(model: Any, number: int, read_as: ModelFormat | Mapping[str, Any] | None) -> GivenModel:
-    """A module, or anything that can be called with tensors."""
+    """Return the model of a module or another callable."""
     own = getattr(model, "model_format", None)
     name = f"{type(model).__name__} {number}" if isinstance(model, nn.Module) else f"model {number}"
     said = read_as if read_as is not None else own if own is not None else {}
@@ -295,7 +295,7 @@ def python_model(model: Any, number: int, read_as: ModelFormat | Mapping[str, An
 
 
 def module_fingerprint(module: nn.Module, read_as: ModelFormat) -> str:
-    """Of the weights of a module, its text, and how it is fed and read."""
+    """Return a fingerprint of a module's weights, its structure and plain attributes, and its format."""
     digest = hashlib.sha256()
     for key, value in module.state_dict().items():
         digest.update(key.encode())
@@ -340,7 +340,7 @@ def open_domain(domain: NamedDomain, task: Task, role: Any) -> GivenDomain:
 
 
 def state_of(source: Source) -> str | None:
-    """Changes with any file below the folder of a data set, by its size and the time that it was written."""
+    """Return a hash of the names, sizes and modification times of a data set's files; None without a folder."""
     root = getattr(source, "root", None)
     if not isinstance(root, str) or not Path(root).is_dir():
         return None
@@ -376,7 +376,15 @@ def python_domains(
     ignore_index: int | None,
     table: ClassTable | None,
 ) -> dict[str, GivenDomain]:
-    """Open data sets and loaders of the user's, and data sets that recipes know. task: None where there are no such."""
+    """Open the user's data sets and loaders, and data sets of known kinds.
+
+    Args:
+        data: Data by name.
+        in_domain: Name of the in-domain data; None: the first.
+        task: Task of data sets of known kinds; None without such data sets.
+        ignore_index: Label of pixels without a target.
+        table: Classes of the user's data.
+    """
     first = in_domain if in_domain is not None else next(iter(data))
     if first not in data:
         raise ArgumentError(f"in_domain: there is no '{first}' among the data ({', '.join(data)})")

@@ -1,6 +1,6 @@
-"""Members on images, trained here or given: evaluate every method on every domain, and collect the results.
+"""Evaluate trained or given members on images: every method on every domain.
 
-A domain that is finished is read from the run folder; one that was interrupted goes on where it stopped.
+Finished domains are read from the run folder. Interrupted domains resume.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from epibench.runs.stretches import Stretches, stretch_length, totals_of
 from epibench.stopping import in_steps
 from epibench.training.state import Pacer
 
-EVALUATION = "4"  # grows with every change that makes other results of the same members
-COST = "2"  # grows with every change of what is measured as cost
+EVALUATION = "4"  # increases with every code change that changes results of the same members
+COST = "2"  # increases with every code change that changes the measured cost
 DIGESTED = 3  # samples of a domain
-SHORT = 8  # letters of a fingerprint that tell files of different settings apart
+SHORT = 8  # letters of a fingerprint that distinguish files of different settings
 
 
 class ScoredDomain(Part):
@@ -72,10 +72,20 @@ Kept = TypeVar("Kept", Cost, ScoredDomain)
 
 @dataclass(frozen=True)
 class DrawnMethod:
-    """Members, wherever they come from, and the draws that are evaluated.
+    """A method's members and the draws from them.
 
-    weights, options: what decides the members, as plain data. train_seconds: of all networks; train_steps: of one, with
-    those of the network that it starts from, 0 where that is not known.
+    Args:
+        name: Name of the method.
+        facts: Facts for results.
+        num_networks: Number of networks.
+        pool: Members of the method.
+        draws: Draws from the pool.
+        weights: Fingerprints of the members' weights.
+        options: Options that decide the members, as plain data.
+        train_seconds: Seconds of training of all networks.
+        training: Logs of training.
+        depth: Whether members predict metres of depth, which have their own metrics.
+        train_steps: Steps of one network and of the networks it starts from; 0 if unknown.
     """
 
     name: str
@@ -87,22 +97,22 @@ class DrawnMethod:
     options: Mapping[str, Any]
     train_seconds: float = 0.0
     training: Sequence[TrainingLog] = ()
-    depth: bool = False  # they predict metres, which have metrics of their own
+    depth: bool = False
     train_steps: int = 0
 
     @property
     def training_cost(self) -> dict[int, TrainingCost]:
-        """What it takes to train M members; nothing where that is not known, as of models from elsewhere."""
+        """The training cost of M members, by M; empty if it is unknown, e.g. for given models."""
         seconds = self.train_seconds / max(1, self.num_networks)
         return training_cost(self.pool.table, self.draws, seconds, self.train_steps) if self.train_steps else {}
 
     @property
     def shown(self) -> Members:
-        """The members whose predictions are shown in pictures: the first draw of the largest M."""
+        """The members of the pictures: the first draw of the largest M."""
         return self.draws.sets[self.draws.of_size(self.draws.sizes[-1])[0]]
 
     def fingerprint(self, evaluation: EvaluationOptions, *more: Any) -> str:
-        """Of everything that decides its numbers, and of what else is given."""
+        """Return a fingerprint of everything that decides the scores, and of `more`."""
         options = evaluation.model_dump(mode="json", exclude={"store"})
         members = [[m.network, m.snapshot, m.number] for m in self.pool.table.members]
         names = [EVALUATION, self.facts.method, self.pool.seed, *metrics_of(self.pool.kind, self.depth)]
@@ -111,24 +121,34 @@ class DrawnMethod:
 
 @dataclass(frozen=True)
 class EvaluationDomain:
-    """A domain, and what results say of it. identity: what decides its samples, as plain data, less files of them."""
+    """A domain and its facts for results.
+
+    Args:
+        data: Samples and classes of the domain.
+        label: Name on pages.
+        role: Role of the domain.
+        identity: Settings that decide its samples, as plain data.
+        severity: Severity of the shift.
+        in_files: Whether samples are read from files. Some samples are then part of the fingerprint, because
+            files may move or change.
+    """
 
     data: DomainData
     label: str
     role: Role
     identity: Sequence[Any]
     severity: float | None = None
-    in_files: bool = False  # which may lie elsewhere the next time, or be others there: some are looked at
+    in_files: bool = False
 
     @cached_property
     def decided_by(self) -> tuple[Any, ...]:
-        """What decides its samples: other files under the same settings are told apart, moved ones are not."""
+        """The identity and a digest of some samples, which detects changed files but ignores moved files."""
         return (*self.identity, *(digest_of(self.data.samples) if self.in_files else ()))
 
 
 @dataclass(frozen=True)
 class ImageEvaluation:
-    """Members on domains: what every evaluation with images needs, whether they were trained here or given."""
+    """Everything that an evaluation on images needs, for trained and given members."""
 
     folder: RunFolder
     machine: Machine
@@ -137,24 +157,29 @@ class ImageEvaluation:
     unit: str | None
     options: EvaluationOptions
     domains: Mapping[str, EvaluationDomain]
-    maps: bool = True  # targets are maps of pixels, not single numbers
+    maps: bool = True  # whether targets are maps of pixels, not single numbers
     counted: Counted = "pixels"
 
     def evaluate(self, drawn: DrawnMethod, failed: dict[str, str]) -> MethodResults:
-        """Scores of a method on every domain, and its cost; a domain that fails leaves the others."""
+        """Return a method's scores on every domain and its cost. A failed domain does not stop the others."""
         scored = self.evaluate_domains(drawn, failed)
         training = {"train_seconds": drawn.train_seconds, "training": drawn.training_cost}
         cost = self.image_cost(drawn).model_copy(update=training)
         return MethodResults(
             drawn.facts.model_copy(update={"cost": cost, "training": list(drawn.training)}),
-            [each.score.model_copy(update={"unit": self.unit}) for each in scored.values()],  # of no effect on values
+            [each.score.model_copy(update={"unit": self.unit}) for each in scored.values()],  # no value depends on it
             {domain: each.images for domain, each in scored.items()},
         )
 
     def evaluate_domains(self, drawn: DrawnMethod, failed: dict[str, str]) -> dict[str, ScoredDomain]:
-        """Every domain: read from the folder, or evaluated to the end, here or by another process on this folder.
+        """Return every finished domain: read from the folder, evaluated here, or by another process.
 
-        failed: a domain that has failed elsewhere is not tried again.
+        Args:
+            drawn: Method to evaluate.
+            failed: Failures by task name. Domains in it are not tried again. New failures are added.
+
+        Raises:
+            InputError: Every domain has failed.
         """
         tasks = {name: DomainTask(self, drawn, name) for name in self.domains}
         for task in tasks.values():
@@ -185,7 +210,7 @@ class ImageEvaluation:
         return {name: each for name, task in tasks.items() if name not in broken and (each := task.results())}
 
     def image_cost(self, drawn: DrawnMethod) -> Cost:
-        """Parameters, FLOPs, time and memory of one image; read from the folder if it was measured."""
+        """Return parameters, FLOPs, time and memory of one image, measured or read from the folder."""
         first = next(iter(self.domains))
         device = drawn.pool.device
         where = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
@@ -209,9 +234,9 @@ class ImageEvaluation:
         return cost
 
     def measure_cost(self, drawn: DrawnMethod, sample: Batch) -> Cost:
-        """What one image costs."""
+        """Measure the cost of one image."""
         pool = drawn.pool
-        if not self.maps:  # of a table, nobody asks what one row costs
+        if not self.maps:  # the cost of one row of a table is not measured
             return Cost(parameters=num_parameters(pool.plain_network()), train_seconds=0.0)
         inputs: dict[str, Tensor] = {key: values[None].to(pool.device) for key, values in sample.inputs.items()}
         height, width = sample.target.shape
@@ -226,7 +251,7 @@ class ImageEvaluation:
         )
 
     def domain_facts(self, evaluated: Collection[MethodResults]) -> dict[str, DomainFacts]:
-        """Facts about every domain, with the pictures of all methods."""
+        """Return the facts of every domain, with the pictures of all methods."""
         labels, facts = [each.label for each in self.domains.values()], dict[str, DomainFacts]()
         for name, domain in self.domains.items():
             classes, pictures = domain.data.classes, {}
@@ -246,9 +271,10 @@ class ImageEvaluation:
 
 
 class DomainTask:
-    """The evaluation of a method on one domain: its results in a file, and all predictions in a store if asked for.
+    """The evaluation of a method on one domain.
 
-    Its images may be evaluated in one go, or in stretches by several processes, whose states are merged at the end.
+    It writes a file of results, and a prediction store if the options say so. One process may evaluate all images, or
+    several processes evaluate stretches, whose states are merged at the end.
     """
 
     def __init__(self, evaluation: ImageEvaluation, drawn: DrawnMethod, domain: str):
@@ -256,42 +282,42 @@ class DomainTask:
         self.data, self.drawn, self.domain = self.about.data, drawn, domain
         self.key = drawn.fingerprint(evaluation.options, *self.about.decided_by)
         folder = evaluation.folder.path / "evaluation" / drawn.name
-        self.file = folder / f"{domain}-{self.key[:SHORT]}.json"  # what other settings gave stays beside it
+        self.file = folder / f"{domain}-{self.key[:SHORT]}.json"  # results of other settings stay beside it
         self.unfinished, self.lock = self.file.with_suffix(".unfinished.safetensors"), self.file.with_suffix(".lock")
         self.store = evaluation.folder.path / "predictions" / drawn.name / f"{domain}.zarr"
-        self.stored = folder / f"{domain}.stored"  # says which settings the one store is of
+        self.stored = folder / f"{domain}.stored"  # holds the fingerprint of the store's settings
         self.finished: ScoredDomain | None = None
 
     @property
     def name(self) -> str:
-        """The method and the domain, in words."""
+        """The method and the domain, for messages."""
         return f"{self.drawn.name} on {self.domain}"
 
     @cached_property
     def stretches(self) -> Stretches:
-        """The images in stretches."""
+        """The stretches of the domain's images."""
         samples = self.data.samples
         length = stretch_length(samples, self.options.batch_size)
         return Stretches(self.file.with_suffix(".stretches"), self.key, len(samples), max(1, length))
 
     def results(self) -> ScoredDomain | None:
-        """What came out, if it is finished, undamaged and of the same settings; from then on it is not read again."""
+        """Return the results; None unless they are finished, undamaged and of the same settings. Found once, kept."""
         if self.finished is None and (not self.options.store or (self.owns_store and is_whole(self.store))):
             self.finished = read_checked(self.file, self.key, ScoredDomain)
         return self.finished
 
     @property
     def owns_store(self) -> bool:
-        """Whether the store is of these settings."""
+        """Whether the store was written with these settings."""
         return self.store.exists() and (read_json(self.stored) or {}).get("fingerprint") == self.key
 
     @in_steps()
     def finish(self) -> None:
-        """Go through all images that are left, and keep what comes out."""
+        """Evaluate the missing images, and write the results."""
         options, draws = self.options, self.drawn.draws
         if options.store and not self.owns_store:
-            remove(self.unfinished)  # what it says to be stored is gone
-            self.stretches.remove()  # what others have evaluated was not stored
+            remove(self.unfinished)  # its stored predictions are gone
+            self.stretches.remove()  # stretches of other processes were not stored
         gallery, observers = self.observers()
         evaluation = self.new_evaluation(observers)
         try:
@@ -329,7 +355,7 @@ class DomainTask:
         self.stretches.remove()
 
     def new_evaluation(self, observers: Sequence[Observer]) -> Evaluation:
-        """An evaluation of no image yet."""
+        """Return an evaluation that has not seen an image."""
         options = self.options
         domain = NetworksOnImages(
             self.drawn.pool,
@@ -345,7 +371,7 @@ class DomainTask:
         return Evaluation(domain, self.drawn.draws, settings)
 
     def observers(self) -> tuple[Gallery, list[Observer]]:
-        """Who keeps pictures, and everybody who sees outputs."""
+        """Return the gallery of pictures, and all observers of outputs."""
         drawn, data, kind = self.drawn, self.data, self.evaluation.kind
         shown = self.options.pictures if can_be_shown(data.samples[0]) else 0
         images = centres(len(data.samples), shown)
@@ -359,7 +385,7 @@ class DomainTask:
         return gallery, [gallery, store]
 
     def evaluate(self, evaluation: Evaluation) -> None:
-        """Go on from what was saved, take what others have evaluated, and save now and then."""
+        """Resume, merge stretches of other processes, evaluate the other images, and save from time to time."""
         total, pacer = len(self.data.samples), Pacer()
         self.resume(evaluation)
         word = "evaluate" if self.stretches.missing() else "merge"
@@ -379,7 +405,7 @@ class DomainTask:
             raise InputError(f"{self.name}: no image has a pixel whose target is known; there is nothing to evaluate")
 
     def take_stretches(self, evaluation: Evaluation, advance: Progress) -> None:
-        """Add the next stretches that were evaluated elsewhere."""
+        """Add the next stretches if other processes have evaluated them."""
         length = self.stretches.length
         while evaluation.done.images < len(self.data.samples) and evaluation.done.images % length == 0:
             taken = self.stretches.load(evaluation.done.images // length)
@@ -389,7 +415,7 @@ class DomainTask:
             advance(taken[1].images)
 
     def next_taken(self, image: int) -> int:
-        """The first image from here on of a stretch that was evaluated elsewhere; the end where there is none."""
+        """Return the start of the next stretch that another process has evaluated, or the number of images."""
         stretches = self.stretches
         following = range(-(-image // stretches.length), len(stretches))
         others = (number for number in following if stretches.path(number).exists())
@@ -402,7 +428,7 @@ class DomainTask:
         after_portion: Progress,
         after_stretch: Callable[[], None] | None = None,
     ) -> None:
-        """Evaluate images up to one, with what is wrong of them in words."""
+        """Evaluate images up to `stop`; a prediction that is not finite raises an InputError."""
         if evaluation.done.images == stop:
             return
         cast(NetworksOnImages, evaluation.predictor).stop = stop
@@ -414,7 +440,7 @@ class DomainTask:
             raise InputError(f"{self.name}: {error}; has a network gone astray? Look at its loss") from None
 
     def evaluate_stretches(self, numbers: Sequence[int], advance: Progress) -> None:
-        """Evaluate some stretches by themselves, and leave their states for whoever merges them."""
+        """Evaluate stretches that have no file, and write their states to be merged later."""
         for left in consecutive(number for number in numbers if not self.stretches.path(number).exists()):
             self._evaluate_consecutive(left, advance)
 
@@ -426,7 +452,7 @@ class DomainTask:
         self.run_until(evaluation, end, advance, lambda: self.stretches.save(next(left), *evaluation.cut_stretch()))
 
     def resume(self, evaluation: Evaluation) -> None:
-        """Go on from what was saved, if there is anything."""
+        """Resume from the saved state, if one exists."""
         saved = load_tensors(self.unfinished, self.key)
         if saved is None:
             return
@@ -442,7 +468,7 @@ class DomainTask:
 def suite_settings(
     kind: str, options: EvaluationOptions, data: DomainData, depth: bool, maps: bool = True
 ) -> SuiteSettings:
-    """What the metrics on a domain depend on. maps: targets are maps of pixels."""
+    """Return the settings of the metrics on a domain. `maps`: whether targets are maps of pixels."""
     return SuiteSettings(
         kind,
         options.convention,
@@ -455,7 +481,7 @@ def suite_settings(
 
 
 def deciding(kind: str, options: EvaluationOptions) -> dict[str, Any]:
-    """The settings of a score: the options that decide values."""
+    """Return the settings of a score: the options that decide its values."""
     settings = {
         "precision": options.precision,
         "convention": options.convention,
@@ -467,12 +493,12 @@ def deciding(kind: str, options: EvaluationOptions) -> dict[str, Any]:
 
 
 def dtype_of(options: EvaluationOptions) -> torch.dtype:
-    """The precision in which members predict."""
+    """Return the precision of members' predictions."""
     return torch.bfloat16 if options.precision == "bf16-mixed" else torch.float32
 
 
 def digest_of(samples: Samples) -> tuple[str, ...]:
-    """Of a few samples as they are decoded, wherever their files lie; nothing where one cannot be read."""
+    """Return a fingerprint of a few decoded samples; empty if one cannot be read."""
     try:
         some = [samples[number] for number in centres(len(samples), DIGESTED)]
     except InputError:
@@ -488,7 +514,7 @@ def write_checked(file: Path, key: str, content: Cost | ScoredDomain) -> None:
 
 
 def read_checked(file: Path, key: str, kind: type[Kept]) -> Kept | None:
-    """Results that were kept; None where there are none, or they are damaged or of other settings: then made anew."""
+    """Return the written results; None if they are missing, damaged or of other settings."""
     plain = read_json(file)
     try:
         if plain is None or plain.pop("fingerprint", None) != key or plain.pop("checksum", None) != fingerprint(plain):

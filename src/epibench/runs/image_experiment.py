@@ -1,4 +1,4 @@
-"""A run of a recipe on images: its data, the members of its trained networks, and the domains they are evaluated on."""
+"""A run on images: its data, its members and its domains."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from epibench.runs.train import Trained
 
 @dataclass(frozen=True)
 class ImageExperiment:
-    """The data of a run with images, and how methods are evaluated on its domains."""
+    """The data of a run on images, and the evaluation of its methods."""
 
     in_stretches: ClassVar[bool] = True
 
@@ -46,33 +46,38 @@ class ImageExperiment:
 
     @property
     def recipe(self) -> DenseRecipe:
-        """The recipe that is carried out."""
+        """The run's recipe."""
         assert isinstance(self.run.recipe, DenseRecipe)
         return self.run.recipe
 
     @cached_property
     def data(self) -> ImageData:
-        """Everything that the recipe names."""
+        """The data sets of the recipe."""
         return ImageData(self.recipe)
 
     def checks(self) -> list[Check]:
-        """Open a sample of every data set, and see whether networks can be trained on it as the recipe says."""
+        """Return the checks that every run needs."""
         return image_checks(self.data)
 
     def all_checks(self, every: bool, follow: Follow) -> list[Check]:
-        """All that is worth knowing before a run. every: open all frames, not some; follow: shows how far one is."""
+        """Return the checks of `epibench data check`.
+
+        Args:
+            every: Whether to open all frames, not some.
+            follow: Shows the progress over frames.
+        """
         checks = image_checks(self.data, None if every else FEW_FRAMES, follow)
         further = further_checks(self.recipe, self.run.folder, self.data)
         return [*checks, *further, Check("disk", partial(check_disk, self.run, self.data, STEPS))]
 
     def check_room(self, steps: Sequence[RunStep]) -> None:
-        """Refuse these steps where the disk is too small for their files."""
+        """Raise an InputError if the disk is too small for the files of these steps."""
         if self.recipe.evaluation.store and current() is not None:
             raise InputError("evaluation.store: predictions are kept in a local folder alone; give one as --out")
         check_disk(self.run, self.data, steps)
 
     def prepare(self, steps: Sequence[RunStep]) -> None:
-        """Draw the scenes that are missing for these steps, count classes, and say what domains are scored in."""
+        """Render missing scenes, report notes and classes, and before training count the classes."""
         run, data = self.run, self.data
         needed = [key for key in data.sources if needed_to(key) in steps]
         draw_scenes(data, needed, run.reporter)
@@ -88,16 +93,16 @@ class ImageExperiment:
 
     @property
     def training_notes_file(self) -> Path:
-        """Notes on the training data, beside the networks: they may be evaluated without the data."""
+        """The file of the notes on the training data, so that networks can be evaluated without that data."""
         return self.run.folder.members / "training_notes.json"
 
     @property
     def training_notes(self) -> list[str]:
-        """Notes on the data that the networks were trained on."""
+        """The notes on the networks' training data."""
         return list((read_json(self.training_notes_file) or {}).get("notes", []))
 
     def keep_training_notes(self, notes: list[str]) -> None:
-        """Write the notes; refuse if networks were trained with other absent images."""
+        """Write the notes; raise an InputError if networks were trained with other absent images."""
         known = self.training_notes
         begun = bool(known) or any(self.run.folder.members.glob("*/*.safetensors"))
         if begun and known != notes:
@@ -109,11 +114,20 @@ class ImageExperiment:
             write_json(self.training_notes_file, {"notes": notes})
 
     def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> MethodResults:
-        """Every draw of a method on every domain, and what it costs; a domain that fails leaves the others."""
+        """Return a method's scores on every domain and its cost. A failed domain does not stop the others."""
         return self.evaluation.evaluate(self.drawn_if_enough(name, trained, failed), failed)
 
     def drawn_if_enough(self, name: str, trained: Trained, failed: Collection[str] = ()) -> DrawnMethod:
-        """A method's members and draws, unless too many of its networks have failed. failed: methods that have, too."""
+        """Return a method's members and draws.
+
+        Args:
+            name: Name of the method.
+            trained: Its trained networks.
+            failed: Names of failed methods, to report the cause of the failure once.
+
+        Raises:
+            InputError: No network can be used, or a network failed and the method's `diverged` is `stop`.
+        """
         method, number = trained.method, len(trained.diverged)
         if trained.diverged and (method.diverged == "stop" or not trained.networks):
             same = method.source in failed and trained.without_source == number
@@ -123,7 +137,7 @@ class ImageExperiment:
 
     @cached_property
     def options(self) -> EvaluationOptions:
-        """The recipe's options on this machine: `auto` is resolved, and options without effect on a CPU are off."""
+        """The evaluation options on this machine: with `auto` resolved, and without CUDA graphs on a CPU."""
         options, device = self.recipe.evaluation, self.run.machine.device
         graphs = options.cuda_graphs and device.type == "cuda"
         precision = resolve_precision(options.precision, device.type)
@@ -131,14 +145,14 @@ class ImageExperiment:
 
     @cached_property
     def evaluation(self) -> ImageEvaluation:
-        """The domains of the recipe, and how members are evaluated on them."""
+        """The evaluation of members on the recipe's domains."""
         run, recipe = self.run, self.recipe
         domains = {name: self.evaluation_domain(name) for name in self.data.domains}
         machine = (run.folder, run.machine, run.reporter)
         return ImageEvaluation(*machine, recipe.likelihood, recipe.unit, self.options, domains)
 
     def evaluation_domain(self, name: str) -> EvaluationDomain:
-        """A domain; one with the origin of the training data is not shifted."""
+        """Return a domain. A domain with the origin of the training data is in-domain."""
         data, source = self.data.domains[name], self.recipe.data.domains[name]
         settings = source.model_dump(mode="json", exclude={"root", "raw_root", "title"})
         role: Role = "in-domain" if source.origin == self.recipe.data.train.origin else "shifted"
@@ -147,14 +161,20 @@ class ImageExperiment:
         return EvaluationDomain(data, self.domain_label(name), role, identity, source.shift, in_files=in_files)
 
     def domain_label(self, name: str) -> str:
-        """The name of a domain on a page: its title, or the user's name for data that our recipe lacks."""
+        """Return a domain's name on pages: its label, or the user's name for data that the shipped recipe lacks."""
         source, ours = self.recipe.data.domains[name], RECIPES.get(self.recipe.name)
         before = ours.data.domains.get(name) if isinstance(ours, DenseRecipe) else None
         of_recipe = before is not None and before.kind == source.kind
         return source.label if of_recipe or getattr(source, "title", None) else name
 
     def drawn(self, name: str, trained: Trained, share: float = 1.0) -> DrawnMethod:
-        """The members of a method's trained networks, and the draws from them; share: of the memory for weights."""
+        """Return the members of a method's trained networks, and the draws from them.
+
+        Args:
+            name: Name of the method.
+            trained: Its trained networks.
+            share: Share of the memory for weights.
+        """
         recipe, machine, method = self.recipe, self.run.machine, trained.method
         options = self.options
         pool = NetworkPool(
@@ -173,7 +193,7 @@ class ImageExperiment:
             overlap=options.overlap,
             views=method.member_views,
             speed=Speed("inductor" if options.compile else None, options.cuda_graphs and machine.here.type == "cuda"),
-            # What a method computes for a member may need processes of its own; plain files can be read at once.
+            # A method that computes members may start its own processes; plain files can be read in parallel.
             loaded_at_once=machine.workers if type(method).weights is Method.weights else 1,
         )
         pool.keep_within(share * machine.memory_for_weights)
@@ -183,7 +203,7 @@ class ImageExperiment:
             lost = f"{len(trained.diverged)} of {method.num_trained} networks diverged; " if trained.diverged else ""
             raise InputError(f"{name}: {lost}{error}") from None
         facts = method_facts(recipe, name, len(trained.networks), pool, self.notes_on(trained, pool, draws))
-        # Any option may decide the weights of a member, also one that decides nothing in training.
+        # Any option may decide the weights of a member, also options without effect on training.
         decided = method.model_dump(mode="json", exclude={"diverged"})
         return DrawnMethod(
             name,
@@ -200,7 +220,7 @@ class ImageExperiment:
         )
 
     def notes_on(self, trained: Trained, pool: NetworkPool, draws: Draws) -> list[str]:
-        """What is to be said about a method's numbers."""
+        """Return the notes on a method's scores."""
         recipe, method = self.recipe, trained.method
         groups, drawn = len(set(pool.group or ())), len(draws.of_size(draws.sizes[0]))
         notes = []
@@ -213,7 +233,7 @@ class ImageExperiment:
         return notes
 
     def results(self, evaluated: Mapping[str, MethodResults]) -> dict[str, Any]:
-        """The part of results that only problems with images have."""
+        """Return the part of results that only problems with images have."""
         return {
             "problem": self.recipe.problem,
             "data_versions": self.recipe.data.versions,

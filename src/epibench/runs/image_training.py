@@ -1,4 +1,4 @@
-"""What a recipe says about training on images: data, networks, precision, how samples are changed."""
+"""Training on images as a recipe sets it: data, networks, precision and augmentation."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from epibench.training.network import NetworkTraining
 
 
 def open_training_data(recipe: DenseRecipe) -> Samples:
-    """What networks are trained on."""
+    """Open the training data."""
     return recipe.data.train.open(recipe.task, recipe.data.folders, "data.train")
 
 
 def augment_of(recipe: DenseRecipe) -> Augment:
-    """How a recipe changes training samples."""
+    """Return the augmentation of a recipe."""
     options = recipe.training.model_dump(include={field.name for field in fields(Augment)} - {"colours"})
     return Augment(**options, colours=Colours(**recipe.training.colours.model_dump()))
 
 
 def num_classes_of(recipe: DenseRecipe, samples: Samples) -> int | None:
-    """How many classes networks predict."""
+    """Return the number of predicted classes; None without classes."""
     return classes_of(samples).num_classes if recipe.likelihood == "categorical" else None
 
 
 def network_as_trained(recipe: DenseRecipe, name: str, num_classes: int | None) -> torch.nn.Module:
-    """A network of a method in the form and of the sizes that it is trained in; its weights mean nothing."""
+    """Return a method's network in the form and sizes of its training, with arbitrary weights."""
     method = recipe.method(name)
     network = method.build(recipe.builder(num_classes, method=name))
     if method.source is None:
@@ -50,7 +50,7 @@ def network_as_trained(recipe: DenseRecipe, name: str, num_classes: int | None) 
 def large_training(
     recipe: DenseRecipe, name: str, samples: Samples, device: torch.device, weights: tuple[float, ...] | None = None
 ) -> NetworkTraining:
-    """How a method of a recipe trains its networks on images."""
+    """Return the training of a method's networks on images."""
     method, options = recipe.method(name), recipe.training
     decay = 1 / (len(samples) * options.prior_scale**2) if method.samples else options.weight_decay
     return NetworkTraining(
@@ -65,12 +65,12 @@ def large_training(
         class_weights=weights,
         whole_batches=options.augment == "device" or (options.augment == "auto" and device.type == "cuda"),
         precision=resolve_precision(recipe.training.precision, device.type),
-        channels_last=device.type == "cuda",  # on a CPU it gains little, and oneDNN has been seen to crash with it
+        channels_last=device.type == "cuda",  # on a CPU it gains little, and oneDNN has crashed with it
     )
 
 
 def decoded_memory(recipe: DenseRecipe, device: torch.device) -> DecodedMemory | None:
-    """Memory for decoded training data beside a GPU: the same for all trainings of this process on the same data."""
+    """Return memory for decoded training data if the device is a GPU. Trainings of a process share it."""
     given = recipe.training.cache
     if device.type != "cuda" or given == 0 or not can_share_memory():
         return None

@@ -1,4 +1,4 @@
-"""Where a run happens, and the run itself: a recipe in a folder, on a machine, followed by a reporter."""
+"""The machine of a run, and the run itself."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ from epibench.recipes import DenseRecipe, Recipe
 from epibench.runs.executors import Executor, JobResources, LocalExecutor, open_executor
 from epibench.runs.folder import RunFolder
 
-SHARE_FOR_WEIGHTS = 0.3  # of the memory, for those of members
-JOB_BYTES = 10**9  # of a job elsewhere: its process, libraries and data, beside the weights
-JOB_COPIES = 6  # of the weights: gradients, what an optimiser remembers, what is saved
+SHARE_FOR_WEIGHTS = 0.3  # of the memory, for the weights of members
+JOB_BYTES = 10**9  # of a remote job, for its process, libraries and data
+JOB_COPIES = 6  # of the weights: gradients, state of the optimiser, saved state
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a run happens. jobs: networks that are trained at once; workers: processes that load data for each.
+    """The resources of a run.
 
-    device: of this process, and of jobs; where an executor has GPUs elsewhere, this process may have none. share: of
-    the machine's memory that this process may take.
+    Args:
+        device: Device of this process and of jobs. With a remote executor this process may lack a GPU.
+        jobs: Number of networks that are trained at a time.
+        workers: Processes that load data, for each job.
+        executor: Executor of jobs.
+        share: Share of the machine's memory that this process may take.
     """
 
     device: torch.device
@@ -36,7 +40,10 @@ class Machine:
 
     @classmethod
     def of(cls, device: torch.device, jobs: int | None, executor: Executor | None = None) -> Machine:
-        """By default one network per core on a CPU, and one on a GPU, whose data is loaded by the cores."""
+        """Return a machine with default numbers of jobs and workers.
+
+        A CPU has one job per core. A GPU has one job, with up to 8 processes that load its data.
+        """
         executor = executor or LocalExecutor()
         cores = executor.cores
         if device.type == "cpu":
@@ -45,13 +52,13 @@ class Machine:
 
     @property
     def here(self) -> torch.device:
-        """The device of this process; a GPU by its number, as each thread has a current one of its own."""
+        """The device of this process. A GPU has its number, because each thread has its own current GPU."""
         if self.device.type == "cpu" or not torch.cuda.is_available():
             return torch.device("cpu")
         return torch.device("cuda", self.device.index or 0)
 
     def make_current(self) -> torch.device:
-        """The same, and from now on the current one of this thread: training may have left another."""
+        """Return the device of this process, and make it this thread's current GPU: training may have set another."""
         if self.here.type == "cuda":
             torch.cuda.set_device(self.here)
         return self.here
@@ -65,18 +72,21 @@ class Machine:
 
     @property
     def memory_for_weights(self) -> float:
-        """Bytes of it that the weights of members may take."""
+        """Bytes of the device's memory that the weights of members may take."""
         return SHARE_FOR_WEIGHTS * self.memory
 
     def device_of(self, number: int) -> str:
-        """The device of a job: jobs take turns on the GPUs; elsewhere one sees only those that it is given."""
+        """Return the device of a job.
+
+        Local jobs take turns on the GPUs. A remote job sees only its own GPUs.
+        """
         named = str(self.device)
         if named != "cuda":
             return named
         return "cuda:0" if self.executor.remote else f"cuda:{number % torch.cuda.device_count()}"
 
     def job_resources(self, at_once: int | None = None, memory: int = 0) -> JobResources:
-        """What a job needs; at_once: how many run at once here, if not as many as can."""
+        """Return the resources of a job. `at_once` limits parallel local jobs; None: `jobs`."""
         at_once = at_once or self.jobs
         if self.device.type == "cpu":
             return JobResources(at_once, memory=memory)
@@ -84,7 +94,7 @@ class Machine:
 
 
 def memory_of_job(recipe: Recipe) -> int:
-    """Bytes to request for a process elsewhere that trains a network or evaluates images."""
+    """Return the bytes to request for a remote job that trains a network or evaluates images."""
     if not isinstance(recipe, DenseRecipe):
         return JOB_BYTES
     classes = 2 if recipe.likelihood == "categorical" else None
@@ -94,7 +104,7 @@ def memory_of_job(recipe: Recipe) -> int:
 
 @dataclass(frozen=True)
 class Run:
-    """A recipe that is carried out: in a folder, on a machine, followed by a reporter."""
+    """A recipe with its folder, machine and reporter."""
 
     recipe: Recipe
     folder: RunFolder
@@ -112,7 +122,17 @@ def open_run(
     executor: str = "local",
     option: str = "device",
 ) -> Iterator[Run]:
-    """The run of a recipe in a folder, on a device, by an executor; nothing is done yet. option: names the device."""
+    """Open the run of a recipe: find its device and start its executor.
+
+    Args:
+        recipe: Recipe of the run.
+        folder: Folder of the run.
+        reporter: Receives progress and messages.
+        device: Name of the device.
+        jobs: Number of parallel jobs; None: the default of the machine.
+        executor: Name of the executor.
+        option: Name of the device option in messages.
+    """
     with open_executor(executor, folder, reporter.say) as chosen:
         machine = Machine.of(torch.device(chosen.resolve_device(device, option)), jobs, chosen)
         yield Run(recipe, RunFolder(folder), machine, reporter)

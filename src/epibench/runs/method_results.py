@@ -1,4 +1,4 @@
-"""The part of every evaluation that images and points share: the draws of a method, and its scores."""
+"""Draws, facts and scores of a method, for images and toy problems."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from epibench.results import MethodFacts, Picture, PoolSize, Score
 
 @dataclass(frozen=True)
 class MethodResults:
-    """Results of one method; images: the pictures of each domain."""
+    """Results of one method. `images` holds the pictures of each domain."""
 
     facts: MethodFacts
     scores: list[Score]
@@ -25,7 +25,7 @@ class MethodResults:
 
 
 def draws_of(recipe: Recipe, name: str, pool: Pool) -> Draws:
-    """The draws from the pool of a method that a recipe asks for."""
+    """Return the draws from a method's pool, as the recipe sets them."""
     method = recipe.method(name)
     return make_draws(
         pool.num_members,
@@ -38,7 +38,7 @@ def draws_of(recipe: Recipe, name: str, pool: Pool) -> Draws:
 
 
 def method_facts(recipe: Recipe, name: str, num_networks: int, pool: Pool, notes: Sequence[str] = ()) -> MethodFacts:
-    """Label, members and notes of a method."""
+    """Return the label, members and notes of a method."""
     method, asked = recipe.method(name), ", ".join(map(str, recipe.members))
     alone = method.single and 1 not in recipe.members
     own = [f"It has no members that predict together: M is 1, and not {asked}."] if alone else []
@@ -53,17 +53,17 @@ def method_facts(recipe: Recipe, name: str, num_networks: int, pool: Pool, notes
 
 
 def member_table(pool: Pool) -> list[tuple[int, int, int]]:
-    """Network, snapshot and number of each member."""
+    """Return network, snapshot and number of each member."""
     return [(member.network, member.snapshot, member.number) for member in pool.table.members]
 
 
 def pool_size(pool: Pool, num_networks: int) -> PoolSize:
-    """The size of a pool of trained networks."""
+    """Return the size of a pool of trained networks."""
     return PoolSize(pool.num_members, None if pool.group is None else len(set(pool.group)), num_networks, pool.plan)
 
 
 def make_score(draws: Draws, values: Mapping[str, Tensor], curves: Mapping[str, Any], **facts: Any) -> Score:
-    """A score from the metrics and curves of every draw. facts: the other fields."""
+    """Return a score from the metrics and curves of every draw. `facts` are its other fields."""
     return Score(
         summary=summarise(draws.sets, values),
         draws=per_draw(draws.sets, values),

@@ -1,6 +1,6 @@
-"""Who sees all outputs of members as an evaluation goes by: a gallery that keeps pictures, and a store that keeps all.
+"""Observers of members' outputs during an evaluation: a gallery of pictures, and a store of all outputs.
 
-Pictures are kept as numbers: some images, and what one draw of a method predicts for them.
+Pictures are kept as numbers: some images, and the predictions of one draw for them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from epibench.street import StreetDataset
 
 @dataclass
 class Gallery(Observer):
-    """Keeps what the members of one draw predict for some images, while a pass over a domain goes by."""
+    """Keeps the predictions of one draw's members for some images."""
 
     images: Sequence[int]
     members: Sequence[int]
@@ -40,19 +40,28 @@ class Gallery(Observer):
     kept: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.members = sorted(self.members)  # as they come by
+        self.members = sorted(self.members)  # in the order of their outputs
         if self.kind not in PICTURES:  # a ranking has no pictures
             self.images = ()
 
     def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
-        """Keep outputs of the members that are drawn, and the images themselves."""
+        """Keep the images, and the outputs of the draw's members."""
         for image in self.images:
             for number, member in enumerate(self.members):
                 if image in images and members.start <= member < members.stop:
                     self._see_member(batch, image, image - images.start, number, member - members.start, maps)
 
     def _see_member(self, batch: Batch, image: int, row: int, number: int, member: int, maps: Maps) -> None:
-        """row: of the image in the batch; number: of the member within the draw; member: its number in the maps."""
+        """Keep the outputs of one member for one image.
+
+        Args:
+            batch: Batch of images.
+            image: Index of the image in the domain.
+            row: Index of the image in the batch.
+            number: Index of the member in the draw.
+            member: Index of the member in the maps.
+            maps: Outputs for the batch.
+        """
         of_kind, (height, width) = PICTURES[self.kind], batch.target.shape[-2:]
         step = step_of(width)
         full = maps.rows(row, slice(0, height), slice(member, member + 1))
@@ -68,15 +77,15 @@ class Gallery(Observer):
         return {name.removeprefix(start): values for name, values in self.kept.items() if name.startswith(start)}
 
     def state(self) -> dict[str, Tensor]:
-        """What it has kept."""
+        """Return the kept images and outputs."""
         return self.kept
 
     def load_state(self, saved: Mapping[str, Tensor]) -> None:
-        """Go on from what was kept; what was saved stays as it is."""
+        """Resume from a copy of a saved state."""
         self.kept = {name: values.clone() for name, values in saved.items()}
 
     def pictures(self) -> list[tuple[Picture, PredictedPicture]]:
-        """The images that all members have seen, with the prediction of the draw."""
+        """Return the images that all members have predicted, with the draw's prediction."""
         pictures = []
         for image in self.images:
             kept = self._of_image(image)
@@ -86,7 +95,7 @@ class Gallery(Observer):
 
 
 def largest_size(samples: Samples, workers: int, reporter: Reporter) -> tuple[int, ...]:
-    """The height and width that every image of a domain fits into."""
+    """Return the largest height and the largest width of a domain's images."""
     if isinstance(samples, StreetDataset):
         return samples.size
     sizes = []
@@ -98,35 +107,35 @@ def largest_size(samples: Samples, workers: int, reporter: Reporter) -> tuple[in
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a store is complete, with all its files."""
+    """Return whether a store is complete and no file of its outputs is missing."""
     try:
         root = zarr.open_group(path, mode="r")
         arrays = dict(root.arrays())
         outputs = [array for name, array in arrays.items() if name in OUTPUTS]
         number = len(KINDS[cast("Any", root.attrs["kind"])])
-        # Chunks of targets and masks may be left out where they hold nothing but what is read there anyway.
+        # Zarr writes no chunks of targets and masks that hold only their fill value.
         written = all(array.nchunks_initialized == array.nchunks for array in outputs)
         return bool(root.attrs["complete"]) and "target" in arrays and len(outputs) == number and written
-    except Exception:  # whatever zarr makes of what is there, it is not whole
+    except Exception:  # zarr fails in many ways on a damaged store
         return False
 
 
 @dataclass(frozen=True)
 class CoarseGrid:
-    """The grid that members predict an image of some size on."""
+    """The grid of members' predictions for an image of some size."""
 
     image: tuple[int, int]
     points: tuple[int, int]
     align_corners: bool
 
     def largest(self, size: tuple[int, ...]) -> tuple[int, ...]:
-        """Points enough for the grid of the largest image, if they grow with images."""
+        """Return an upper bound for the grid's points on an image of this size."""
         sides = zip(size, self.image, self.points, strict=True)
         return tuple(points + (full != side) * (-(-(full - side) * points // side) + 1) for full, side, points in sides)
 
 
 def coarse_grid(maps: Maps) -> CoarseGrid | None:
-    """The grid of logits that are coarser than the image; None where windows overlap or classes are put together."""
+    """Return the grid of logits that are coarser than the image; None with several windows or merged classes."""
     if not isinstance(maps, WindowMaps) or len(maps.windows) > 1 or set(maps.values) != {"logits"}:
         return None
     height, width = maps.values["logits"].shape[-2:]
@@ -134,9 +143,15 @@ def coarse_grid(maps: Maps) -> CoarseGrid | None:
 
 
 class StoreObserver(Observer):
-    """Writes every output of every member. labels: of the method and the domain, and the unit.
+    """Writes every output of every member into a prediction store.
 
-    begun: after an interruption it goes on in the same store.
+    Args:
+        path: Folder of the store.
+        labels: Labels of the method and the domain, and the unit.
+        pool: Members.
+        data: Domain.
+        size: Height and width that every image fits into.
+        begun: Whether to resume an interrupted store; otherwise an existing store is removed.
     """
 
     def __init__(
@@ -170,7 +185,7 @@ class StoreObserver(Observer):
         self.writer: StoreWriter | None = None
 
     def opened(self, maps: Maps) -> StoreWriter:
-        """The writer, once it is known on what grid members predict: logits are kept on their own, if it is coarse."""
+        """Return the writer. The first outputs decide its grid: coarse logits are stored on their own grid."""
         if self.writer is None:
             if (grid := coarse_grid(maps)) is not None:
                 self.settings["align_corners"] = grid.align_corners
@@ -182,7 +197,7 @@ class StoreObserver(Observer):
         return self.writer
 
     def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
-        """Write what these members predict, and the targets with the first of them."""
+        """Write the outputs of these members, and the targets with the first member."""
         writer, coarse = self.opened(maps), "align_corners" in self.settings
         for row, image in enumerate(images):
             if members.start == 0:
@@ -198,18 +213,18 @@ class StoreObserver(Observer):
 
     @staticmethod
     def photo(batch: Batch, row: int) -> Tensor | None:
-        """The photo of an image of the batch, (height, width, 3); None where there is none of the target's size."""
+        """Return the photo of an image, (height, width, 3); None unless it is uint8 RGB of the target's size."""
         image = batch.inputs.get("image")
         if image is None or image.dtype != torch.uint8 or image.shape[1:] != (3, *batch.target.shape[1:]):
             return None
         return image[row].cpu().movedim(0, -1)
 
     def close(self) -> None:
-        """Say that the store is complete."""
+        """Mark the store as complete."""
         if self.writer is not None:
             self.writer.close()
 
     def stop(self) -> None:
-        """Leave the store to be gone on with."""
+        """Stop writing, and leave the store to be resumed."""
         if self.writer is not None:
             self.writer.stop()

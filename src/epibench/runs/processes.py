@@ -1,4 +1,4 @@
-"""A pool of processes for independent jobs, which send messages about their progress."""
+"""A pool of processes for independent jobs that report their progress."""
 
 from __future__ import annotations
 
@@ -28,7 +28,14 @@ POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Message:
-    """What a job sends, with its number: progress, or its end, with an error for the user if there was one."""
+    """A message of a job: its progress, or its end.
+
+    Args:
+        number: Number of the job.
+        content: Progress.
+        ended: Whether the job has ended.
+        error: The user's error that ended the job; None without one.
+    """
 
     number: int
     content: Any = None
@@ -37,7 +44,7 @@ class Message:
 
 
 class JobFailedError(ChildProcessError):
-    """A job has failed in a way that the user cannot fix, or its process has died."""
+    """A job has raised something other than an InputError, or its process has died."""
 
 
 def run_jobs(
@@ -46,10 +53,19 @@ def run_jobs(
     num_processes: int,
     receive: Callable[[int, Any], None] = lambda number, content: None,
 ) -> dict[int, str]:
-    """Do all jobs; returns what went wrong, by the number of the job. `receive` gets their numbers and messages.
+    """Run all jobs. A job that raises an InputError does not stop the other jobs.
 
-    Jobs are plain data and `work` is a function of a module, so that they can be sent to another process. A job that
-    raises an InputError does not stop the others. With one process, everything runs in this one.
+    Args:
+        jobs: Jobs as plain data, which can be sent to another process.
+        work: Function of a module that runs a job.
+        num_processes: Number of processes; 1 runs all jobs in this process.
+        receive: Receives the number of a job and its message.
+
+    Returns:
+        Errors by the number of the job.
+
+    Raises:
+        JobFailedError: A job has raised another error, or its process has died.
     """
     if num_processes > 1 and len(jobs) > 1:
         return _run_in_processes(jobs, work, min(num_processes, len(jobs)), receive)
@@ -65,7 +81,7 @@ def run_jobs(
 def _run_in_processes(
     jobs: Sequence[Job], work: Callable[[Job, Send], None], size: int, receive: Callable[[int, Any], None]
 ) -> dict[int, str]:
-    """Processes take jobs from one queue until all have ended; they are stopped whatever happens."""
+    """Start processes that take jobs from one queue. All processes are stopped at the end, also after an error."""
     context, left, errors = multiprocessing.get_context("spawn"), len(jobs), dict[int, str]()
     waiting: Any = context.Queue()
     messages: Any = context.Queue()
@@ -89,7 +105,7 @@ def _run_in_processes(
     except stopping.Stopped:
         started, end = [each for each in processes if each.pid is not None], time.monotonic() + stopping.GRACE_SECONDS
         for process in started:
-            process.terminate()  # they save what they have, if they do not do so already, all at the same time
+            process.terminate()  # all processes save at the same time
         for process in started:
             process.join(max(0.0, end - time.monotonic()))
         raise
@@ -105,7 +121,7 @@ def _run_in_processes(
 def _messages_of(processes: Sequence[BaseProcess], messages: Any) -> Iterator[Message]:
     checked = time.monotonic()
     while True:
-        if time.monotonic() > checked + POLL_SECONDS:  # also while others send many messages
+        if time.monotonic() > checked + POLL_SECONDS:  # also while other processes send many messages
             for process in processes:
                 if process.exitcode in (stopping.STATUS, -signal.SIGTERM):
                     raise stopping.Stopped
@@ -126,7 +142,7 @@ def _messages_of(processes: Sequence[BaseProcess], messages: Any) -> Iterator[Me
 
 @contextmanager
 def interrupts_ignored() -> Iterator[None]:
-    """Ctrl-C does nothing meanwhile; only the main thread can set that."""
+    """Ignore Ctrl-C within the context. Only the main thread can set that."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -138,7 +154,7 @@ def interrupts_ignored() -> Iterator[None]:
 
 
 def end_with(parent: int) -> None:
-    """End this process as soon as the one that started it is gone."""
+    """End this process as soon as its parent process is gone."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -149,14 +165,14 @@ def end_with(parent: int) -> None:
 
 
 def _serve(waiting: Any, messages: Any, work: Callable[[Any, Send], None], parent: int) -> None:
-    """Do jobs until there is none left; end at once if the process that started this one is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles it, and stops this one
+    """Run jobs of the queue until it is empty, or the parent process is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles it, and stops this process
     end_with(parent)
     try:
         stopping.obey_as_worker()
         _serve_jobs(waiting, messages, work)
     except stopping.Stopped:
-        messages.cancel_join_thread()  # nobody reads them any more
+        messages.cancel_join_thread()  # the parent has stopped reading
         sys.exit(stopping.STATUS)
 
 

@@ -1,6 +1,6 @@
-"""Jobs as tasks of a Ray cluster: a process each, on whichever node has room, tried again where one was lost.
+"""Jobs as tasks of a Ray cluster, each in its own process.
 
-Needs the extra `ray`. Nothing here imports torch: what a task needs is imported by its work.
+Lost tasks are retried. Needs the extra `ray`. This module does not import torch: a task's `work` imports it.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from epibench.errors import InputError
 from epibench.runs.executors import JobResources, Receive
 from epibench.runs.processes import Job, Send
 
-RETRIES = 3  # after which a job that still fails is left
+RETRIES = 3  # of a failing job
 POLL_SECONDS = 0.5
 SEND_SECONDS = 0.5  # between messages of one job
 STOP_SECONDS = 10.0  # for tasks that are cancelled
-# Of a cluster that is started here: nothing is sent anywhere, and tasks are no less urgent than local processes are.
+# For a cluster that is started here: no usage statistics, and tasks have the priority of local processes.
 STARTED_WITH = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_worker_niceness": "0",
 }
-PASSED_ON = ("EPIBENCH_",)  # variables of this process that tasks see, too
+PASSED_ON = ("EPIBENCH_",)  # prefixes of environment variables that tasks inherit
 
 
 @contextmanager
 def open_ray(folder: Path, say: Callable[[str], None]) -> Iterator[RayExecutor]:
-    """The cluster that RAY_ADDRESS or `ray start` on this machine names, or one of this machine's cores for now."""
+    """Connect to the cluster of RAY_ADDRESS or `ray start`; without one, start a temporary cluster here."""
     try:
         for name, value in STARTED_WITH.items():
             os.environ.setdefault(name, value)
@@ -69,7 +69,7 @@ def open_ray(folder: Path, say: Callable[[str], None]) -> Iterator[RayExecutor]:
 
 @contextmanager
 def keeping_sigterm() -> Iterator[None]:
-    """What SIGTERM does stays as it is: Ray sets an end of its own, at which nothing would be saved."""
+    """Restore the handler of SIGTERM at the end: Ray's own handler would end the process without saving."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -79,14 +79,14 @@ def keeping_sigterm() -> Iterator[None]:
 
 
 def silence(ray: Any) -> None:
-    """Keep Ray's own lines off the terminal: they would go to stdout, where results go, and we say what matters."""
+    """Keep Ray's own lines off stdout, which is for results."""
     logging.getLogger("ray").setLevel(logging.ERROR)
-    if hasattr(ray._private.worker, "print_to_stdstream"):  # of processes and nodes that died
+    if hasattr(ray._private.worker, "print_to_stdstream"):  # prints lines about dead processes and nodes
         ray._private.worker.print_to_stdstream = lambda *arguments, **named: None
 
 
 def environment() -> dict[str, str]:
-    """The variables that tasks get from here: where this package is, if it is not installed, and settings of ours."""
+    """Return the environment variables of tasks: PYTHONPATH, with this package unless installed, and EPIBENCH_*."""
     source = Path(epibench.__file__).parents[1]
     paths = [] if source.name in ("site-packages", "dist-packages") else [str(source)]
     paths += filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
@@ -96,13 +96,19 @@ def environment() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Order:
-    """What a task is told. key: of the call, the job and the attempt; here, folder: paths that its node must see.
+    """The input of a task.
 
-    reads: how names of networks and stretches begin that it needs, where the folder mirrors a URL (`mirror.is_read`).
+    Args:
+        key: Numbers of the call, the job and the attempt.
+        pickled: Work and job. They are unpickled after the working folder and the number of threads are set.
+        here: Working folder, which the task's node must see.
+        folder: Folder of the run, which the task's node must see.
+        threads: Number of threads.
+        reads: Prefixes of files of networks and stretches to download if the folder mirrors a URL.
     """
 
     key: tuple[int, int, int]
-    pickled: bytes  # work and job: opened where the folder and the number of threads are set
+    pickled: bytes
     here: str
     folder: str
     threads: int
@@ -111,44 +117,47 @@ class Order:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a task returns: the error of a user's, if there was one, and the last message."""
+    """The output of a task: the user's error or None, and the last message."""
 
     error: str | None
-    last: tuple[Any, ...]  # of one message, or none
+    last: tuple[Any, ...]  # one message or none
 
 
 class Board:
-    """The latest message of every job, until somebody takes it. An actor beside the driver: no other node loses it."""
+    """The latest unread message of every job.
+
+    The actor runs on the driver's node, so that no node loss ends it.
+    """
 
     def __init__(self) -> None:
         self.latest: dict[tuple[int, int, int], Any] = {}
 
     def put(self, key: tuple[int, int, int], content: Any) -> None:
-        """Say where a job stands."""
+        """Set the latest message of a job."""
         self.latest[key] = content
 
     def take(self) -> dict[tuple[int, int, int], Any]:
-        """What has been said since the last time."""
+        """Return and remove all messages."""
         taken, self.latest = self.latest, {}
         return taken
 
 
 class Sender:
-    """Sends the messages of one job to the board, not more often than somebody looks at it."""
+    """Sends the messages of one job to the board, at most one per `SEND_SECONDS`."""
 
     def __init__(self, order: Order, board: Any):
         self.key, self.board, self.sent, self.last = order.key, board, float("-inf"), tuple[Any, ...]()
-        self.calls = list[Any]()  # the latest one
+        self.calls = list[Any]()  # the latest call
 
     def __call__(self, content: Any) -> None:
-        """Send a message, or keep it until the next one."""
+        """Send a message, or skip it if another one was sent a moment ago."""
         self.last = (content,)
         if time.monotonic() > self.sent + SEND_SECONDS:
             self.sent = time.monotonic()
             self.calls = [self.board.put.remote(self.key, content)]
 
     def finish(self) -> None:
-        """Wait until what was sent has arrived: Ray has been seen to abort a process that ends before."""
+        """Wait until the last message has arrived: Ray sometimes aborts a process that ends before."""
         import ray
 
         if self.calls:
@@ -156,17 +165,17 @@ class Sender:
 
 
 def carry_out(order: Order, board: Any) -> Outcome:
-    """One task: what the job sends goes to the board, what it finds into the run folder."""
+    """Run a job as a task. Its messages go to the board, its results into the run folder."""
     from ray import cloudpickle
 
     send = Sender(order, board)
     try:
         mirror.fetch_current(lambda name: mirror.is_read(name, order.reads))
         go_to(order.here, order.folder)
-        os.environ["OMP_NUM_THREADS"] = str(order.threads)  # before torch is imported, also where the node has its own
+        os.environ["OMP_NUM_THREADS"] = str(order.threads)  # before torch is imported; replaces the node's own value
         work, job = cloudpickle.loads(order.pickled)
         work(job, send)
-        mirror.push_unpushed()  # what is here alone is lost for others: then the job fails, and is tried again
+        mirror.push_unpushed()  # a file that cannot be uploaded is lost for other nodes: the job fails and is retried
     except InputError as error:
         return Outcome(str(error), send.last)
     finally:
@@ -175,7 +184,7 @@ def carry_out(order: Order, board: Any) -> Outcome:
 
 
 def go_to(here: str, folder: str) -> None:
-    """Let relative paths mean what they mean where the command was given, and the run folder be the same."""
+    """Change to the command's working folder, and check that this node sees it and the run folder."""
     for path in (here, folder):
         if not Path(path).is_dir():
             raise InputError(
@@ -186,7 +195,7 @@ def go_to(here: str, folder: str) -> None:
 
 
 class RayExecutor:
-    """Every job is a task in a process of its own. say: receives messages of one line."""
+    """Runs every job as a task in its own process. `say` receives messages of one line."""
 
     remote = True
 
@@ -201,12 +210,12 @@ class RayExecutor:
 
     @property
     def nodes(self) -> list[dict[str, float]]:
-        """What each living node has."""
+        """The resources of each living node."""
         return [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
 
     @property
     def about(self) -> str:
-        """The cluster in a line, with a link to its dashboard where it has one."""
+        """One line about the cluster, with a link to its dashboard if it has one."""
         nodes = self.nodes
         parts = [f"{sum(node.get('CPU', 0) for node in nodes):g} cores"]
         if gpus := sum(node.get("GPU", 0) for node in nodes):
@@ -217,12 +226,12 @@ class RayExecutor:
 
     @property
     def cores(self) -> int:
-        """The fewest cores that a node has for each of its GPUs; without GPUs, those of the largest."""
+        """The smallest number of cores per GPU of any node; without GPUs, the cores of the largest node."""
         shares = [node.get("CPU", 0) / node["GPU"] for node in self.nodes if node.get("GPU")]
         return max(1, int(min(shares))) if shares else int(max(node.get("CPU", 0) for node in self.nodes))
 
     def resolve_device(self, name: str, option: str) -> str:
-        """The kind of device that tasks get from Ray."""
+        """Return the device type that tasks get from Ray."""
         devices.check_device(name, option)
         has_gpus = any(node.get("GPU") for node in self.nodes)
         if name.startswith("cuda:"):
@@ -232,7 +241,7 @@ class RayExecutor:
         return "cuda" if has_gpus and name != "cpu" else "cpu"
 
     def room(self, resources: JobResources) -> int:
-        """How many tasks fit onto the nodes."""
+        """Return how many tasks fit onto the nodes."""
         asked = self.options(resources)
         amounts = {"CPU": asked["num_cpus"], "GPU": asked["num_gpus"], "memory": asked["memory"] or 0}
 
@@ -244,7 +253,10 @@ class RayExecutor:
     def run(
         self, jobs: Sequence[Job], work: Callable[[Job, Send], None], resources: JobResources, receive: Receive
     ) -> dict[int, str]:
-        """Do all jobs as tasks. One that fails in whatever way is tried again, then left; the others go on."""
+        """Run all jobs as tasks.
+
+        A failing job is retried. A job that keeps failing does not stop the others.
+        """
         if not jobs:
             return {}
         if not any(node.get("GPU", 0) >= resources.gpus and node.get("CPU", 0) >= 1 for node in self.nodes):
@@ -259,20 +271,20 @@ class RayExecutor:
         return errors
 
     def options(self, resources: JobResources) -> dict[str, Any]:
-        """What a task asks for; never more cores or memory than the largest node has, where nobody could serve it."""
+        """Return the resources of a task in Ray's words, at most the cores and memory of the largest node."""
         nodes = self.nodes
         largest = {name: max(node.get(name, 0) for node in nodes) for name in ("CPU", "memory")}
         return {
             "num_cpus": max(1, min(resources.cpus, int(largest["CPU"]))),
-            "num_gpus": int(resources.gpus * 1e4) / 1e4,  # as fine as Ray's fractions are: three thirds fit
+            "num_gpus": int(resources.gpus * 1e4) / 1e4,  # rounded down to Ray's resolution: three thirds fit
             "memory": min(resources.memory, int(largest["memory"])) or None,
-            "max_calls": 1,  # a process for each job: nothing of another one is left in memory or on the GPU
-            "max_retries": 0,  # Ray's own are silent, and without end where memory is short
+            "max_calls": 1,  # a new process for each job, so that no memory of another job remains
+            "max_retries": 0,  # Ray's own retries are silent, and endless if memory is too small
         }
 
 
 class _Call:
-    """Some jobs that are being done."""
+    """Jobs that are running."""
 
     def __init__(
         self,
@@ -290,7 +302,7 @@ class _Call:
         self.taking: Any = None
 
     def run(self) -> dict[int, str]:
-        """Submit everything, and see to it until all has ended."""
+        """Submit all jobs, and wait for their end."""
         errors = dict[int, str]()
         for number in range(len(self.jobs)):
             self.submit(number)
@@ -305,7 +317,7 @@ class _Call:
         return errors
 
     def submit(self, number: int) -> None:
-        """Try a job, for the first time or again."""
+        """Start an attempt of a job."""
         self.attempts[number] = self.attempts.get(number, 0) + 1
         key, job = (self.number, number, self.attempts[number]), self.jobs[number]
         pickled = self.ray.cloudpickle.dumps((self.work, job))
@@ -315,7 +327,7 @@ class _Call:
         self.pending[named.remote(order, self.executor.board)] = number
 
     def outcome(self, number: int, reference: Any) -> str | None:
-        """What went wrong with a job that has ended; None if nothing did, or if it is tried again."""
+        """Return the error of an ended job; None without an error, or if the job is retried."""
         job, attempt = self.jobs[number], self.attempts[number]
         try:
             found: Outcome = self.ray.get(reference)
@@ -331,12 +343,12 @@ class _Call:
         return found.error
 
     def look_at_board(self) -> None:
-        """Pass messages on that have come since, of jobs that go on; never wait for them."""
+        """Forward new messages of running jobs, without waiting for them."""
         if self.taking is not None and not self.ray.wait([self.taking], timeout=0)[0]:
             return
         taken: Mapping[tuple[int, int, int], Any] = {}
         if self.taking is not None:
-            with suppress(self.ray.exceptions.RayError):  # it is started anew, and some messages are lost
+            with suppress(self.ray.exceptions.RayError):  # Ray restarts the actor; some messages are lost
                 taken = self.ray.get(self.taking)
         self.taking = self.executor.board.take.remote()
         running = set(self.pending.values())
@@ -345,7 +357,7 @@ class _Call:
                 self.receive(number, content)
 
     def cancel(self) -> None:
-        """End what still runs; what it has saved is there for the next time."""
+        """Stop running tasks. Their saved states remain."""
         for reference in self.pending:
             self.ray.cancel(reference, force=True)
         if self.pending:
@@ -353,7 +365,7 @@ class _Call:
 
 
 def in_words(ray: Any, error: Exception) -> str:
-    """Why a task failed, in one line."""
+    """Return in one line why a task failed."""
     known = {
         ray.exceptions.NodeDiedError: "its node was lost",
         ray.exceptions.WorkerCrashedError: "its process died",

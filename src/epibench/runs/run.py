@@ -1,4 +1,4 @@
-"""The steps of a run: train every method, evaluate it, write the results. What is finished is not done again."""
+"""The steps of a run: train all methods, evaluate them, write the results. Finished work is kept."""
 
 from __future__ import annotations
 
@@ -32,38 +32,43 @@ Done = TypeVar("Done")
 
 
 class Experiment(Protocol):
-    """What differs between kinds of problems: their data, and how a method is evaluated on it.
+    """A kind of problem: its data, and the evaluation of methods on it.
 
-    in_stretches: whether several processes can evaluate a method, in stretches of images.
+    `in_stretches`: whether several processes can evaluate a method, in stretches of images.
     """
 
     in_stretches: ClassVar[bool]
 
     @property
     def run(self) -> Run:
-        """What is carried out."""
+        """The run."""
 
     def checks(self) -> list[Check]:
-        """What every run needs."""
+        """Return the checks that every run needs."""
 
     def all_checks(self, every: bool, follow: Follow) -> list[Check]:
-        """All that is worth knowing before a run. every: open all frames, not some; follow: shows how far one is."""
+        """Return the checks of `epibench data check`.
+
+        Args:
+            every: Whether to open all frames, not some.
+            follow: Shows the progress over frames.
+        """
 
     def check_room(self, steps: Sequence[RunStep]) -> None:
-        """Refuse these steps where disk and memory cannot suffice."""
+        """Raise an InputError if the disk is too small for the files of these steps."""
 
     def prepare(self, steps: Sequence[RunStep]) -> None:
-        """Make what these steps start from."""
+        """Prepare the data of these steps."""
 
     def evaluate(self, name: str, trained: Trained, failed: dict[str, str]) -> MethodResults:
-        """Every draw of a method; parts that fail are noted in `failed`."""
+        """Evaluate every draw of a method, and add failures to `failed`."""
 
     def results(self, evaluated: Mapping[str, Any]) -> dict[str, Any]:
-        """What a run writes that only this kind of problem has."""
+        """Return the part of results that only this kind of problem has."""
 
 
 def train_and_evaluate(run: Run) -> Results:
-    """The whole run."""
+    """Train all methods and evaluate them."""
     failed, experiment = dict[str, str](), begin(run, STEPS)
     begun = time.perf_counter()
     train_networks(run, dict.fromkeys(run.recipe.methods), failed)
@@ -72,9 +77,14 @@ def train_and_evaluate(run: Run) -> Results:
 
 
 def train(run: Run, only: Mapping[str, Sequence[int] | None] | None = None) -> dict[str, str]:
-    """Train the networks that are missing, and nothing else; returns why methods failed, by their names.
+    """Train missing networks, without an evaluation.
 
-    only: these networks of these methods; None for all of a method.
+    Args:
+        run: The run.
+        only: Numbers of networks by method; None for a method: all its networks. By default all methods.
+
+    Returns:
+        Reasons of failures by method.
     """
     failed = dict[str, str]()
     begin(run, ("train",))
@@ -85,7 +95,11 @@ def train(run: Run, only: Mapping[str, Sequence[int] | None] | None = None) -> d
 
 
 def evaluate(run: Run) -> Results:
-    """Evaluate what is trained, as far as it is not evaluated yet; if networks are missing, it says so and stops."""
+    """Evaluate all trained methods, except finished evaluations.
+
+    Raises:
+        InputError: Networks are missing, or were trained with other settings.
+    """
     check_trained(run)
     failed, experiment = dict[str, str](), begin(run, ("evaluate",))
     begun = time.perf_counter()
@@ -94,7 +108,7 @@ def evaluate(run: Run) -> Results:
 
 
 def evaluate_shard(run: Run, number: int, count: int) -> None:
-    """Evaluate one of `count` shards, numbered from 1; their states stay in the folder until they are merged."""
+    """Evaluate one of `count` shards, numbered from 1, and write its states to be merged later."""
     if isinstance(run.recipe, DenseRecipe) and run.recipe.evaluation.store:
         raise InputError(
             "evaluation.store: one process writes a store; leave out --shard, or give --set evaluation.store=false"
@@ -119,7 +133,7 @@ def evaluate_shard(run: Run, number: int, count: int) -> None:
 
 
 def merge(run: Run) -> Results:
-    """The results of a run all of whose shards were evaluated; if some are missing, it says so and stops."""
+    """Merge all shards into results; raise an InputError if stretches are missing."""
     check_trained(run)
     if isinstance(run.recipe, DenseRecipe) and (missing := EvaluationJobs(run).missing()):
         some = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
@@ -131,7 +145,7 @@ def merge(run: Run) -> Results:
 
 
 def begin(run: Run, steps: Sequence[RunStep]) -> Experiment:
-    """Check what these steps need, take the folder, and prepare the data."""
+    """Run the checks of these steps, write the recipe, and prepare the data."""
     experiment = experiment_of(run)
     for name in run.recipe.methods:
         for note in run.recipe.left_out(name):
@@ -149,7 +163,7 @@ def begin(run: Run, steps: Sequence[RunStep]) -> Experiment:
 
 
 def check_trained(run: Run) -> None:
-    """Refuse settings that the networks of a folder were not trained with, and say which networks are missing."""
+    """Raise an InputError if networks are missing, or were trained with other settings."""
     path = run.folder.path
     if (difference := run.folder.other_training(run.recipe)) is not None:
         raise InputError(
@@ -168,7 +182,7 @@ def check_trained(run: Run) -> None:
 
 
 def of_each(run: Run, methods: Iterable[str], work: Callable[[str], Done], failed: dict[str, str]) -> dict[str, Done]:
-    """What work gives for each method; where it fails, that is noted, and what other methods have done is not lost."""
+    """Return the result of `work` for each method. Failures are added to `failed` and do not stop other methods."""
     done = {}
     for name in methods:
         try:
@@ -180,7 +194,7 @@ def of_each(run: Run, methods: Iterable[str], work: Callable[[str], Done], faile
 
 
 def collect_all(run: Run, failed: dict[str, str]) -> dict[str, Trained]:
-    """What came out of the trainings of every method that has not failed."""
+    """Return the trained networks of every method that has not failed."""
     names = [name for name in run.recipe.methods if name not in failed]
     return of_each(run, names, partial(collect_trained, run), failed)
 
@@ -188,7 +202,7 @@ def collect_all(run: Run, failed: dict[str, str]) -> dict[str, Trained]:
 def evaluate_trained(
     experiment: Experiment, trained: Mapping[str, Trained], failed: dict[str, str], begun: float
 ) -> Results:
-    """Evaluate every method whose networks are trained, and keep the results. begun: when the clock was started."""
+    """Evaluate the trained methods, and write the results. `begun` is the start of the clock."""
     run = experiment.run
     if run.machine.executor.remote and experiment.in_stretches:
         evaluate_remotely(run, failed)
@@ -209,7 +223,7 @@ def evaluate_trained(
 def make_results(
     machine: Machine, evaluated: Mapping[str, MethodResults], failed: dict[str, str], begun: float, **own: Any
 ) -> Results:
-    """Results of evaluated methods, with place and time. own: the part that its kind of problem adds."""
+    """Return results with versions, device and time. `own` is the part of the kind of problem."""
     device = machine.here
     return Results(
         epibench=__version__,
@@ -227,12 +241,12 @@ def make_results(
 
 
 def experiment_of(run: Run) -> Experiment:
-    """The experiment of a run, by its recipe."""
+    """Return the experiment of a run, by the type of its recipe."""
     return ImageExperiment(run) if isinstance(run.recipe, DenseRecipe) else ToyExperiment(run)
 
 
 def commit() -> str | None:
-    """The commit of epibench's own checkout, marked where files differ from it; None for an installed package."""
+    """Return the commit of epibench's checkout, with `+changes` if files differ; None without a checkout."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None

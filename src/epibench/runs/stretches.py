@@ -1,8 +1,8 @@
-"""The images of a domain in stretches, whose boundaries depend on the data alone.
+"""The images of a domain in stretches, whose boundaries depend on data and batch size.
 
-Metric states add up, but sums of floating-point numbers depend on their order. So each stretch is added up by itself,
-and then to those before it, in their order: who evaluates which of them, and when, does not change a bit. A stretch
-that was evaluated by itself leaves its states in a file until all are merged.
+Sums of floating-point numbers depend on their order. Therefore each stretch has its own sums, which are added to the
+total in index order. Results are bit-equal whichever process evaluates a stretch, and whenever. A stretch that was
+evaluated alone leaves its states in a file until all stretches are merged.
 """
 
 from __future__ import annotations
@@ -22,19 +22,23 @@ from epibench.evaluation.loop import EvaluationTotals
 from epibench.files import remove
 from epibench.runs.checkpoints import TensorFile, load_tensors, save_tensors
 
-# A stretch is short enough that hundreds of machines have something to do, and long enough that adding states up, of a
-# few megabytes for each draw, costs little beside evaluating its images.
+# A stretch is short enough to occupy hundreds of machines. It is long enough that adding its states, of a few
+# megabytes for each draw, costs little beside the evaluation of its images.
 STRETCH_PIXELS = 2**22
 STRETCH_IMAGES = 8
-SPARSE = 4  # a tensor of which less than one in so many numbers is not 0 is kept as these numbers and their places
-SMALL = 1024  # numbers that are kept as they are
+SPARSE = 4  # tensors with fewer than 1/SPARSE non-zeros are stored as indices and values
+SMALL = 1024  # tensors of at most SMALL numbers are stored as they are
 
 
 @dataclass(frozen=True)
 class Stretches:
-    """The stretches of a domain's images, and the files of those that were evaluated by themselves.
+    """The stretches of a domain's images, and their files.
 
-    folder: of their files; key: the fingerprint of what decides the numbers; length: images of each but the last.
+    Args:
+        folder: Folder of the files.
+        key: Fingerprint of everything that decides the scores.
+        num_images: Number of images of the domain.
+        length: Number of images of each stretch except the last.
     """
 
     folder: Path
@@ -46,24 +50,28 @@ class Stretches:
         return math.ceil(self.num_images / self.length)
 
     def images(self, number: int) -> range:
-        """The images of a stretch."""
+        """Return the images of a stretch."""
         return range(number * self.length, min((number + 1) * self.length, self.num_images))
 
     def path(self, number: int) -> Path:
-        """The file of a stretch."""
+        """Return the file of a stretch."""
         return self.folder / f"{number:06d}.safetensors"
 
     def missing(self) -> list[int]:
-        """The stretches that have no file."""
+        """Return the stretches that have no file."""
         return [number for number in range(len(self)) if not self.path(number).exists()]
 
     def save(self, number: int, state: Mapping[str, Tensor], done: EvaluationTotals) -> None:
-        """Keep the states of a stretch, unless somebody else was faster. done: of this stretch alone."""
+        """Write the states of a stretch unless its file exists. `done` are the totals of this stretch alone."""
         if not self.path(number).exists():
             save_tensors(self.path(number), packed(state), {"fingerprint": self.key, **asdict(done)})
 
     def load(self, number: int) -> tuple[dict[str, Tensor], EvaluationTotals] | None:
-        """The states of a stretch, if they are there; what is damaged is an error that names the file."""
+        """Return the states and totals of a stretch, or None without a file.
+
+        Raises:
+            InputError: The file is damaged.
+        """
         saved = load_tensors(self.path(number), self.key)
         if saved is None:
             return None
@@ -73,28 +81,28 @@ class Stretches:
         return unpacked(saved.tensors), done
 
     def remove(self) -> None:
-        """The files are not needed any more."""
+        """Remove all files."""
         for number in range(len(self)):
             remove(self.path(number))
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def totals_of(saved: TensorFile) -> EvaluationTotals:
-    """How far an evaluation was, as the notes of a file say."""
+    """Return the totals of an evaluation from the notes of its file."""
     images, pixels, *seconds = (saved.number(each.name) for each in fields(EvaluationTotals))
     return EvaluationTotals(int(images), int(pixels), *seconds)
 
 
 def stretch_length(samples: Samples, batch_size: int) -> int:
-    """How many images are added up by themselves: whole batches of so many pixels, counted by the first image."""
-    if isinstance(samples, LoadedBatches):  # which have sizes of their own
+    """Return the images of a stretch: whole batches with about `STRETCH_PIXELS`, by the size of the first image."""
+    if isinstance(samples, LoadedBatches):  # whose batches have their own sizes
         return max(1, len(samples))
     images = max(STRETCH_IMAGES, STRETCH_PIXELS // samples[0].target.numel())
     return -(-images // batch_size) * batch_size
 
 
 def packed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """States for a file: most bins of a histogram are empty, and only the others are kept."""
+    """Return states for a file, with sparse tensors as indices and values: most bins of a histogram are empty."""
     tensors: dict[str, Tensor] = {}
     for name, values in state.items():
         flat = values.flatten()
@@ -108,7 +116,7 @@ def packed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def unpacked(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The states that were packed."""
+    """Return packed states as they were."""
     state = {name: values for name, values in tensors.items() if ":" not in name}
     for key, shape in tensors.items():
         name, _, what = key.partition(":")

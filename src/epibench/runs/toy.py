@@ -1,4 +1,4 @@
-"""Evaluate a method on a toy problem: every draw against the reference on a grid, and against the truth on points."""
+"""Evaluate methods on toy problems, against a reference on a grid and against true targets."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from epibench.runs.toy_training import stacked_training, toy_network, toy_proble
 from epibench.runs.train import Trained
 from epibench.training.stacked import OBJECTIVES, Keys, trained
 
-EVERY = 4  # of the 1,000 grid points of regression; a line needs no more
+EVERY = 4  # every fourth of the 1,000 grid points of regression is drawn
 DIGITS = 4
-DRAWS_AT_ONCE = 128  # whose metrics are in memory together
+DRAWS_AT_ONCE = 128  # draws whose metrics are in memory at a time
 # Regions of the grid, on which KLs are measured, and fresh points inside and outside of the training region.
 DOMAINS = {
     "grid": DomainFacts(label="whole grid", role="role unknown"),
@@ -54,14 +54,14 @@ KL_NAMES = {"reference_to_method": "kl", "method_to_reference": "kl_reverse"}
 
 @dataclass(frozen=True)
 class ToyMethodResults(MethodResults):
-    """Results of one method. examples: by M, predictions of some draws on the grid."""
+    """Results of one method. `examples` holds predictions of some draws on the grid, by M."""
 
     examples: dict[int, list[Columns]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ToyExperiment:
-    """A toy problem, its reference, and how methods are evaluated on it."""
+    """A toy problem, its reference, and the evaluation of methods."""
 
     in_stretches: ClassVar[bool] = False
 
@@ -69,7 +69,7 @@ class ToyExperiment:
 
     @property
     def recipe(self) -> ToyRecipe:
-        """The recipe that is carried out."""
+        """The run's recipe."""
         assert isinstance(self.run.recipe, ToyRecipe)
         return self.run.recipe
 
@@ -80,7 +80,7 @@ class ToyExperiment:
 
     @cached_property
     def reference(self) -> Reference | None:
-        """The reference that the recipe names, checked against its problem."""
+        """The recipe's reference, or None; raises an InputError if it is of another problem."""
         recipe = self.recipe
         if recipe.reference.path is None:
             return None
@@ -90,27 +90,27 @@ class ToyExperiment:
         return reference
 
     def checks(self) -> list[Check]:
-        """Open everything, so that what is wrong shows before anything is trained."""
+        """Return the checks of data and reference."""
         return [Check("data", self.check_data), Check("reference", self.check_reference, step="evaluate")]
 
     def all_checks(self, every: bool, follow: Follow) -> list[Check]:
-        """All that is worth knowing before a run."""
+        """Return the checks of `epibench data check`."""
         convergence = Check("convergence", self.check_convergence, required=False)
         return [*self.checks(), convergence, *further_checks(self.recipe, self.run.folder, None)]
 
     def check_room(self, steps: Sequence[RunStep]) -> None:
-        """Points and small networks have room anywhere."""
+        """Check nothing: points and small networks need little space."""
 
     def check_data(self) -> str:
-        """The training data can be made or read."""
+        """Check that the training data can be made or read."""
         return f"{len(self.toy.train.target):,} points"
 
     def check_reference(self) -> str:
-        """The reference, if the recipe has one, is of this problem."""
+        """Check that the reference, if any, is of this problem."""
         return "none: no KL is measured" if self.reference is None else f"{self.recipe.reference.path}: fits"
 
     def check_convergence(self) -> str:
-        """The reference, if the recipe has one, has converged."""
+        """Check that the reference, if any, has converged."""
         if self.reference is None:
             return "no reference"
         if not self.reference.converged:
@@ -119,7 +119,7 @@ class ToyExperiment:
 
     @property
     def convergence(self) -> str:
-        """The verdict on the reference, with a remedy where it has not converged."""
+        """The verdict on the reference's convergence, with a fix if it has not converged."""
         assert self.reference is not None
         command = f"epibench reference {self.recipe.problem} with more --batches, --chains or --samples"
         return self.reference.convergence + ("" if self.reference.converged else f". Fix: {command}.")
@@ -132,7 +132,11 @@ class ToyExperiment:
                 self.run.reporter.say(f"reference {facts.path}: {text}")
 
     def evaluate(self, name: str, networks: Trained, failed: dict[str, str]) -> ToyMethodResults:
-        """Every draw of a method: KLs, and metrics on fresh points inside and outside of the training region."""
+        """Evaluate every draw of a method: KLs, and metrics on fresh points inside and outside of the training region.
+
+        Raises:
+            InputError: The method cannot be evaluated, e.g. because a prediction is not finite.
+        """
         lost = len(networks.diverged)
         number = len(networks.networks) + lost
         try:
@@ -140,7 +144,7 @@ class ToyExperiment:
         except ValueError as error:
             if isinstance(error, InputError) and not lost:
                 raise InputError(f"{name}: {error}") from None
-            about = f"{lost} of {number} networks diverged; " if lost else ""  # or what is predicted is not finite
+            about = f"{lost} of {number} networks diverged; " if lost else ""  # otherwise a prediction is not finite
             raise InputError(f"{name}: {about}{error}; lower {self.recipe.setting(name, 'learning_rate')}") from None
         if lost:
             note = f"{lost} of {number} diverged and are left out."
@@ -163,7 +167,7 @@ class ToyExperiment:
         }
         scores = list[Score]()
         with self.run.reporter.step(f"evaluate {name}", (1 + len(tests)) * len(draws.sets)) as advance:
-            # The grid is small: what all draws of a method predict on it is in memory, for divergences and pictures.
+            # The grid is small: the predictions of all draws stay in memory, for divergences and pictures.
             grid = predict(pool, draws, toy.kind, toy.grid, math.exp(PREDICTED_LOG_VARIANCE_LIMIT), advance)
             if "mean" in grid:
                 grid["variance"] = grid["aleatoric"] + grid["epistemic"]
@@ -185,7 +189,7 @@ class ToyExperiment:
         return ToyMethodResults(facts, scores, examples=self.examples(draws, grid))
 
     def pool(self, networks: Trained) -> StackedPool:
-        """The members of trained networks; passes of one network share its parameters."""
+        """Return the members of trained networks. Dropout passes of one network share its parameters."""
         method, device = networks.method, self.run.machine.here
         table = method.members(networks.networks)
         owners = [Member(m.network, m.snapshot) if method.dropout else m for m in table.members]
@@ -203,7 +207,7 @@ class ToyExperiment:
         )
 
     def results(self, evaluated: Mapping[str, ToyMethodResults]) -> dict[str, Any]:
-        """What a run writes that only toy problems have."""
+        """Return the part of results that only toy problems have."""
         reference = self.reference
         return {
             "problem": self.toy.name,
@@ -213,7 +217,7 @@ class ToyExperiment:
         }
 
     def pictures(self, evaluated: Mapping[str, ToyMethodResults]) -> ToyPictures:
-        """Grid, truth, data, reference, direct regression and, for each method and M, some draws."""
+        """Return grid, truth, data, reference, direct regression, and some draws of each method and M."""
         toy, reference = self.toy, self.reference
         inputs, target, direct = toy.train.inputs, toy.train.target, None
         if toy.kind == "gaussian":
@@ -236,7 +240,10 @@ class ToyExperiment:
         )
 
     def examples(self, draws: Draws, grid: Mapping[str, Tensor]) -> dict[int, list[Columns]]:
-        """The first draws of each M that is drawn; of a method without several M, its own."""
+        """Return the first draws of each M of the pictures.
+
+        If a method has none of these M, its first M is used.
+        """
         options = self.recipe.pictures
         sizes = [size for size in options.members if size in draws.sizes] or list(draws.sizes[:1])
         return {
@@ -248,7 +255,7 @@ class ToyExperiment:
         }
 
     def direct_regression(self) -> Tensor:
-        """What a network without uncertainty predicts on the grid, (point,), to be drawn beside the methods."""
+        """Return the prediction of a network without uncertainty on the grid, (point,), for the pictures."""
         training = stacked_training(self.recipe, self.toy, method := Direct())
         keys = Keys.of(self.recipe.seed, method.name, range(1), self.run.machine.here)
         parameters = trained(training, keys)[:, -1]
@@ -257,7 +264,7 @@ class ToyExperiment:
 
 
 def reference_facts(reference: Reference, path: str | None) -> ReferenceFacts:
-    """The facts about a reference for results; path: as the recipe names it."""
+    """Return the facts about a reference for results. `path` is the recipe's."""
     notes, infinite = list(reference.notes), False
     floor: dict[str, dict[str, dict[str, float | None]]] = {}
     for convention, directions in reference.floor().items():
@@ -278,10 +285,10 @@ def reference_facts(reference: Reference, path: str | None) -> ReferenceFacts:
 
 
 def fresh_points(recipe: ToyRecipe, toy: ToyProblem) -> dict[str, Points]:
-    """Fresh points with true targets, inside and outside of the training region."""
+    """Return fresh points with targets, inside and outside of the training region."""
     if not recipe.test_points:
         return {}
-    # Seeds of training data are small numbers: this one is far from them.
+    # Seeds of training data are small numbers: no user's seed equals this one.
     seed = recipe.data.seed + 2**32
     inside = sample(toy.name, "train", recipe.test_points, seed)
     wide = sample(toy.name, "grid", 16 * recipe.test_points, seed)
@@ -292,7 +299,7 @@ def fresh_points(recipe: ToyRecipe, toy: ToyProblem) -> dict[str, Points]:
 def scored(
     predictor: StackedOnPoints, draws: Draws, settings: SuiteSettings, advance: Callable[[int], None]
 ) -> tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]:
-    """Every metric and curve of every draw, as an `Evaluation` has them; some draws at a time, to bound the memory."""
+    """Return every metric and curve of every draw. A few draws are evaluated at a time, to bound the memory."""
     values, families = dict[str, list[Tensor]](), dict[str, dict[str, list[Tensor]]]()
     for start in range(0, len(draws.sets), DRAWS_AT_ONCE):
         some = Draws(draws.num_members, draws.sets[start : start + DRAWS_AT_ONCE])
@@ -300,7 +307,7 @@ def scored(
         evaluation.run(after_draws=advance)
         of_some, curves = evaluation.results()
         del evaluation
-        gc.collect()  # a metric and its values know each other: the states would stay until Python happens to look
+        gc.collect()  # metrics are in reference cycles: without this, their states stay in memory for longer
         for name, value in of_some.items():
             values.setdefault(name, []).append(value)
         for family, own in curves.items():
@@ -313,12 +320,12 @@ def scored(
 
 
 def sort_points(weights: Tensor, settings: SuiteSettings) -> Sparsification:
-    """AUSE of so few points that they are kept and sorted."""
+    """Return the AUSE of few points, by sorting them."""
     return Sparsification("rmse" if settings.kind == "gaussian" else "brier", len(weights), exact=True)
 
 
 def prediction(predicted: Mapping[str, Tensor]) -> Columns:
-    """What is drawn of a prediction."""
+    """Return the plotted columns of a prediction."""
     if "probs" in predicted:
         return {"probs": rounded(predicted["probs"][:, 0])}
     shown = {"mean": predicted["mean"], "std": predicted["variance"].sqrt()}
@@ -328,5 +335,5 @@ def prediction(predicted: Mapping[str, Tensor]) -> Columns:
 
 
 def rounded(values: Tensor | NDArray[np.float64]) -> list[int | float | None]:
-    """Numbers for a picture."""
+    """Return numbers rounded for a picture."""
     return [float(value) for value in np.round(torch.as_tensor(values).double().cpu().numpy(), DIGITS)]

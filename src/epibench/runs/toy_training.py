@@ -1,4 +1,4 @@
-"""What a recipe says about training on a toy problem."""
+"""Training on toy problems as a recipe sets it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ TOY_OUTPUTS = {"gaussian": 1, "categorical": 2, "direct": 1}
 
 
 def toy_problem(recipe: Recipe) -> ToyProblem:
-    """The toy problem of a recipe, with its training data."""
+    """Return the toy problem of a recipe, with its training data."""
     assert isinstance(recipe, ToyRecipe)
     path = None if recipe.data.path is None else Path(recipe.data.path)
     return make_toy(recipe.problem, recipe.data.seed, path)
 
 
 def toy_network(recipe: ToyRecipe, toy: ToyProblem, kind: str | None = None) -> StackedMLP:
-    """The networks of a recipe: mean and log variance apart, or one with two logits."""
+    """Return the stacked networks of a recipe, with the heads and outputs of the kind of problem."""
     kind = kind or toy.kind
     return StackedMLP(toy.grid.shape[1], TOY_OUTPUTS[kind], OBJECTIVES[kind].heads, recipe.hidden)
 
 
 def stacked_training(recipe: ToyRecipe, toy: ToyProblem, method: Method) -> StackedTraining:
-    """How a method trains its networks on a toy problem: on the posterior, U/N."""
+    """Return a method's training on a toy problem, whose loss is U/N for the negative log posterior U."""
     kind = "direct" if isinstance(method, Direct) else toy.kind
     plain = StackedTraining(
         **vars(method.training),

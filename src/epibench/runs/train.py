@@ -1,4 +1,4 @@
-"""Train the networks of a method as independent jobs, several at once, none twice."""
+"""Train networks as independent jobs in parallel."""
 
 from __future__ import annotations
 
@@ -21,43 +21,54 @@ from epibench.training.state import Weights
 
 @dataclass(frozen=True)
 class Trained:
-    """The trained networks of a method that can be used, and why others diverged.
+    """The usable networks of a method, and why its other networks diverged.
 
-    seconds: of all trainings together, with what is fitted afterwards.
+    Args:
+        method: The method.
+        jobs: Training jobs of usable networks, by the number of the network.
+        diverged: Failures of the other networks.
+        seconds: Seconds of all trainings, including fits afterwards.
+        logs: Training logs.
+        without_source: Number of failed trainings that start from a failed network.
     """
 
     method: Method
-    jobs: Mapping[int, TrainJob]  # by the number of the network
+    jobs: Mapping[int, TrainJob]
     diverged: Sequence[str]
     seconds: float
     logs: list[TrainingLog]
-    without_source: int = 0  # of those that diverged: as many as start from one that has failed
+    without_source: int = 0
     _views: dict[tuple[int, ...], Callable[[int], TrainedNetwork]] = field(default_factory=dict)
 
     @property
     def networks(self) -> list[int]:
-        """The numbers of those that can be used."""
+        """The numbers of usable networks."""
         return sorted(self.jobs)
 
     @property
     def fingerprints(self) -> list[str]:
-        """What their weights depend on."""
+        """The fingerprints of the networks' weights."""
         return [self.jobs[number].files.fingerprint for number in self.networks]
 
     def weights(self, member: Member) -> Weights:
-        """The weights of a member."""
+        """Return the weights of a member."""
         job = self.jobs[member.network]
         if job.networks not in self._views:
-            self._views.clear()  # members of a network follow each other, and what is fitted to one may be large
+            self._views.clear()  # members of one network are requested in a row, and its fits may be large
             self._views[job.networks] = view_of(job)
         return self.method.weights(member, self._views[job.networks](member.network))
 
 
 def train_networks(run: Run, asked: Mapping[str, Sequence[int] | None], failed: dict[str, str]) -> None:
-    """Train what is missing of these networks, by method, None for all of one; why methods failed goes into `failed`.
+    """Train the missing networks of some methods, and of the methods that they start from.
 
-    Large networks of all methods together, so that nobody waits for the last one of a method, but for those that start
-    from others' networks; stacked ones take a whole machine, and are trained one method after another on this one.
+    Large networks of all methods are trained together, unless one starts from another. On this machine stacked networks
+    are trained one method after another, because one stack uses all cores.
+
+    Args:
+        run: The run.
+        asked: Numbers of networks by method; None: all networks of the method.
+        failed: Receives the reasons of failures by method.
     """
     together = isinstance(run.recipe, DenseRecipe) or run.machine.executor.remote
     said = set[str]()
@@ -75,16 +86,16 @@ def train_networks(run: Run, asked: Mapping[str, Sequence[int] | None], failed: 
 
 
 def num_missing(run: Run, name: str, networks: Sequence[int] | None = None) -> int:
-    """How many of these networks of a method, by default of all, are not trained to the end, or not fitted to."""
+    """Return how many of a method's networks are not fully trained and fitted. `networks`: by default all."""
     wanted = range(run.recipe.method(name).num_trained) if networks is None else networks
     return sum(network in wanted for job in jobs_of(run, name) if not job.ended for network in job.networks)
 
 
 @dataclass(frozen=True)
 class _Training:
-    """Trainings of one method or several; where one fails, that is noted, and those of other methods go on.
+    """Trainings of one or several methods. A failed method does not stop the others.
 
-    said: why networks have failed, so that of those that start from them it is not said again.
+    `said` holds reported failures, so that networks that start from a failed one do not repeat its failure.
     """
 
     run: Run
@@ -92,13 +103,13 @@ class _Training:
     said: set[str]
 
     def fail(self, name: str, error: InputError | str) -> None:
-        """Note that a method cannot be trained, and why."""
+        """Note and report why a method cannot be trained."""
         if name not in self.failed:
             self.failed[name] = str(error)
             self.run.reporter.say(f"{name} failed: {error}")
 
     def jobs_of(self, name: str, networks: Sequence[int] | None) -> list[TrainJob]:
-        """The trainings of these networks of a method; says what is trained already."""
+        """Return the trainings of these networks, and report how many networks are trained already."""
         try:
             jobs = [job for job in jobs_of(self.run, name) if networks is None or {*job.networks} & {*networks}]
             number = self.run.recipe.method(name).num_trained if networks is None else len(networks)
@@ -111,7 +122,7 @@ class _Training:
         return jobs
 
     def is_done(self, job: TrainJob) -> bool:
-        """Whether there is nothing more to do for a training."""
+        """Return whether a training has ended or its method has failed."""
         try:
             return job.method in self.failed or job.ended
         except InputError as error:
@@ -119,7 +130,7 @@ class _Training:
             return True
 
     def train(self, jobs: Sequence[TrainJob]) -> None:
-        """Train these networks, less those that another process trains. One that diverges does not stop the others."""
+        """Train these networks, except networks that another process trains. A divergence does not stop the others."""
         run = self.run
         with ExitStack() as stack:
             progress = TrainingProgress(run.reporter, stack, jobs)
@@ -139,18 +150,18 @@ class _Training:
 
 
 class TrainingProgress:
-    """How far the trainings of each method are, shown from when the first of them begins to when the last has ended."""
+    """Shows the progress of each method, from the start of its first training to the end of its last."""
 
     def __init__(self, reporter: Reporter, stack: ExitStack, jobs: Sequence[TrainJob]):
         self.reporter, self.stack, self.jobs = reporter, stack, jobs
         self.ends = [job.recipe.training_steps(job.method) for job in jobs]
-        trained = [job.files.finished() is not None for job in jobs]  # but may still have to be fitted
+        trained = [job.files.finished() is not None for job in jobs]  # a fit may still be missing
         self.done = [self.ends[number] if trained[number] else job.files.step() for number, job in enumerate(jobs)]
         self.steps: dict[str, tuple[ExitStack, Advance]] = {}
         self.ended: set[int] = set()
 
     def receive(self, number: int, message: tuple[int, str] | None) -> None:
-        """A message of a job: the step that it has come to, with a note; None: it has ended."""
+        """Receive a job's message: its step with a note, or None at its end."""
         name = self.jobs[number].method
         own = [other for other, job in enumerate(self.jobs) if job.method == name]
         if name not in self.steps:
@@ -159,7 +170,7 @@ class TrainingProgress:
             self.steps[name] = step, step.enter_context(self.reporter.step(f"train {name}", total, begun))
         step, advance = self.steps[name]
         reached, note = message or (self.ends[number], "")
-        advance(max(0, reached - self.done[number]), note)  # a job that was lost begins earlier
+        advance(max(0, reached - self.done[number]), note)  # a lost job resumes at an earlier step
         self.done[number] = max(reached, self.done[number])
         if message is None:
             self.ended.add(number)
@@ -168,7 +179,7 @@ class TrainingProgress:
 
 
 def collect_trained(run: Run, name: str) -> Trained:
-    """What came out of the trainings of a method."""
+    """Return a method's trained networks; raise an InputError if one is not trained or fitted."""
     method = run.recipe.method(name)
     networks, diverged, without_source = dict[int, TrainJob](), list[str](), 0
     seconds, logs = 0.0, list[TrainingLog]()
@@ -186,7 +197,7 @@ def collect_trained(run: Run, name: str) -> Trained:
             steps, losses = [row.step for row in rows], [row.loss for row in rows]
             logs.append(TrainingLog(network=job.networks[0], steps=steps, loss=losses))
         finite = finite_networks(job)
-        for number in job.networks[: method.num_trained - job.networks[0]]:  # others may be stacked with them
+        for number in job.networks[: method.num_trained - job.networks[0]]:  # a stack may hold more networks
             if number in finite:
                 networks[number] = job
             else:

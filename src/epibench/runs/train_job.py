@@ -1,4 +1,4 @@
-"""Training jobs: what a process needs to know, which files are its own, what it starts from, and which come first."""
+"""Training jobs: their files, their order, and the networks that they start from."""
 
 from __future__ import annotations
 
@@ -20,18 +20,25 @@ from epibench.runs.machine import Run
 from epibench.runs.toy_training import toy_problem
 from epibench.training.state import DivergedError, Weights
 
-STACK = re.compile(r"(\d+)(?:-(\d+))?(?:\.\d+)?(\.unfinished)?\.safetensors")  # first and last of stacked networks
+STACK = re.compile(r"(\d+)(?:-(\d+))?(?:\.\d+)?(\.unfinished)?\.safetensors")  # first and last network of a stack
 
 
 @dataclass(frozen=True)
 class TrainJob:
-    """What a process needs to know to train: plain data. networks: their numbers; device: `cpu` or `cuda:0`.
+    """The training of some networks, as plain data.
 
-    decoded: where processes of this machine keep samples that are decoded (`DecodedMemory`).
+    Args:
+        recipe: Recipe of the run.
+        method: Name of the method or variant.
+        networks: Numbers of the networks.
+        members: Folder of all trained weights of the run.
+        device: `cpu` or `cuda:N`.
+        workers: Processes that load data.
+        decoded: Memory for decoded samples that processes of this machine share.
     """
 
     recipe: Recipe
-    method: str  # or the name of a variant
+    method: str
     networks: tuple[int, ...]
     members: Path
     device: str
@@ -40,10 +47,10 @@ class TrainJob:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """How the names of files of networks begin that it goes on from, or starts from, below the run folder."""
+        """Prefixes of the files of networks that the job resumes or starts from, below the run folder."""
         source, folder = self.recipe.method(self.method).source, self.members.name
         names = (self.method,) if source is None else (self.method, source)
-        if not isinstance(self.recipe, DenseRecipe):  # files of stacked networks may begin with the number of others
+        if not isinstance(self.recipe, DenseRecipe):  # a stack's file name begins with another network's number
             return tuple(f"{folder}/{name}/" for name in names)
         return tuple(f"{folder}/{name}/{network:04d}" for name in names for network in self.networks)
 
@@ -67,27 +74,27 @@ class TrainJob:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended, well or not, with all that its method fits afterwards."""
+        """Whether the training has failed, or has finished with all fits of its method."""
         return self.files.failure() is not None or (not self.unfitted and self.files.finished() is not None)
 
     @property
     def unfitted(self) -> list[int]:
-        """The networks that the method has still to fit something to."""
+        """The networks whose fit is missing."""
         fits = self.recipe.method(self.method).fits
         return [network for network in self.networks if fits and not self.is_fitted(network)]
 
     @cached_property
     def posterior_key(self) -> str:
-        """Of everything that decides what is fitted to trained networks: any option may."""
+        """The fingerprint of everything that decides the fits, including all options of the method."""
         options = self.recipe.method(self.method).model_dump(mode="json", exclude={"diverged"})
         return fingerprint(self.files.fingerprint, options)
 
     def is_fitted(self, network: int) -> bool:
-        """Whether the method was fitted to a network with the options that it has now."""
+        """Return whether the method was fitted to a network with its present options."""
         return self._fit(network) is not None
 
     def _fit(self, network: int) -> TensorFile | None:
-        """The notes on what was fitted to a network with the options that the method has now."""
+        """Return the notes of a network's fit with the present options; None if it is missing or outdated."""
         try:
             return load_tensors(self.files.posterior(network), self.posterior_key, only_notes=True)
         except OtherSettingsError:
@@ -95,21 +102,21 @@ class TrainJob:
 
     @property
     def fitting_seconds(self) -> float:
-        """What the method took to fit all that it fits after training."""
+        """The seconds of all fits after training."""
         fits = [self._fit(network) for network in self.networks] if self.recipe.method(self.method).fits else []
         return sum(fit.number("seconds") for fit in fits if fit is not None)
 
 
 class SourceFailedError(DivergedError):
-    """A network cannot be trained because the one that it starts from has failed."""
+    """The training of the network that this one starts from has failed."""
 
 
 def stacks(folder: Path, number: int) -> list[tuple[int, ...]]:
-    """The networks that are trained together: those that share files already, and all that are missing behind them."""
+    """Return which networks form stacks: networks that share files, and each gap of missing networks."""
     ends: dict[int, int] = {}
     for match in filter(None, (STACK.fullmatch(path.name) for path in folder.glob("*.safetensors"))):
         first, last = int(match[1]), int(match[2] or match[1])
-        if last < number or not match[3]:  # more than are wanted are not trained to the end
+        if last < number or not match[3]:  # an unfinished stack with too many networks is not resumed
             ends[first] = max(ends.get(first, 0), last + 1)
     parts = list[tuple[int, ...]]()
     first = 0
@@ -121,7 +128,7 @@ def stacks(folder: Path, number: int) -> list[tuple[int, ...]]:
 
 
 def jobs_of(run: Run, name: str) -> list[TrainJob]:
-    """The trainings of a method: stacked networks are trained together, large ones each by itself."""
+    """Return the trainings of a method: one for each large network, or one for each stack."""
     recipe, machine, number = run.recipe, run.machine, run.recipe.method(name).num_trained
     large = isinstance(recipe, DenseRecipe)
     parts = [(network,) for network in range(number)] if large else stacks(run.folder.members / name, number)
@@ -134,9 +141,15 @@ def jobs_of(run: Run, name: str) -> list[TrainJob]:
 def waves(
     recipe: Recipe, asked: Mapping[str, Sequence[int] | None], together: bool
 ) -> list[dict[str, Sequence[int] | None]]:
-    """The networks that are asked for, and those that they start from, in the order in which methods are trained.
+    """Return networks and the networks they start from, in the order of their training.
 
-    together: methods that do not need each other are trained at the same time.
+    Args:
+        recipe: Recipe of the run.
+        asked: Numbers of networks by method; None: all networks of the method.
+        together: Whether independent methods are trained at the same time.
+
+    Returns:
+        A list of networks by method. Each entry needs only entries before it.
     """
     wanted = dict(asked)
     for name, networks in asked.items():
@@ -150,7 +163,7 @@ def waves(
 
 
 def source_jobs(job: TrainJob) -> list[TrainJob]:
-    """The trainings of the networks that those of a job start from; stacked ones may be in several, or among others."""
+    """Return the trainings of the networks that a job starts from. They may belong to several stacks."""
     source = job.recipe.method(job.method).source
     if source is None:
         return []
@@ -161,14 +174,19 @@ def source_jobs(job: TrainJob) -> list[TrainJob]:
 
 
 def source_failures(job: TrainJob) -> list[str]:
-    """Why those have failed that the networks of a job start from."""
+    """Return the failures of the networks that a job starts from."""
     return [failure for source in source_jobs(job) if (failure := source.files.failure()) is not None]
 
 
 def started_from(job: TrainJob) -> tuple[Weights, float] | None:
-    """The last weights of the networks that a job starts from, and the seconds of their training; None: from none.
+    """Return the last weights of the networks that a job starts from, and the seconds of their training.
 
-    A network that has diverged makes those that would start from it diverge.
+    Returns:
+        Weights and seconds; None if the job starts from no network.
+
+    Raises:
+        SourceFailedError: The training of such a network has failed.
+        InputError: Such a network is not trained.
     """
     found, seconds = list[Weights](), 0.0
     for source in source_jobs(job):
@@ -188,7 +206,7 @@ def started_from(job: TrainJob) -> tuple[Weights, float] | None:
 
 
 def sharing_memory(jobs: Sequence[TrainJob]) -> list[TrainJob]:
-    """Jobs whose processes, on this machine, decode every sample of their training data once between them."""
+    """Return jobs that share decoded training samples, so that this machine decodes every sample once."""
     shared = list(jobs)
     for place, job in enumerate(jobs):
         if isinstance(job.recipe, DenseRecipe):

@@ -1,4 +1,4 @@
-"""Trained networks as their methods see them, for what a method fits to them and makes of them."""
+"""Views of trained networks, for methods that fit to them or compute members from them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from epibench.training.statistics import batch_norm_statistics
 
 
 def view_of(job: TrainJob) -> Callable[[int], TrainedNetwork]:
-    """The trained networks of a job by number, as their method sees them."""
+    """Return a function from a network's number to the method's view of it."""
     recipe = job.recipe
     make: Callable[..., TrainedNetwork] = stacked_view(job, recipe) if isinstance(recipe, ToyRecipe) else LargeView(job)
 
-    @lru_cache(maxsize=1)  # members of one network follow each other
+    @lru_cache(maxsize=1)  # members of one network are requested in a row
     def view(number: int) -> TrainedNetwork:
         fitted = load_tensors(job.files.posterior(number), job.posterior_key) if job.is_fitted(number) else None
         key = partial(randomness.key, recipe.seed, recipe.method(job.method).name, number)
@@ -41,7 +41,7 @@ def view_of(job: TrainJob) -> Callable[[int], TrainedNetwork]:
 
 
 def finite_networks(job: TrainJob) -> list[int]:
-    """The networks of a job whose weights are finite; a large one that is kept always has such."""
+    """Return the networks of a job with finite weights. A large network is kept only with finite weights."""
     if len(job.networks) == 1 and isinstance(job.recipe, DenseRecipe):
         return list(job.networks)
     finite = torch.ones(len(job.networks), dtype=torch.bool)
@@ -52,7 +52,7 @@ def finite_networks(job: TrainJob) -> list[int]:
 
 
 def stacked_view(job: TrainJob, recipe: ToyRecipe) -> Callable[..., TrainedNetwork]:
-    """Stacked networks one by one; their files are read once."""
+    """Return a function that makes the view of one network of a stack. Each file is read once."""
     toy, read = toy_problem(recipe), lru_cache(maxsize=None)(job.files.load_weights)
     network = toy_network(recipe, toy)
 
@@ -83,30 +83,30 @@ def stacked_view(job: TrainJob, recipe: ToyRecipe) -> Callable[..., TrainedNetwo
 
 @lru_cache(maxsize=1)
 def last_loaded(files: Checkpoints, snapshot: int) -> Weights:
-    """Kept weights, read once as long as no others are asked for."""
+    """Return kept weights. Repeated requests for the same file read it once."""
     return files.load_weights(snapshot)
 
 
 @dataclass(frozen=True)
 class LargeView:
-    """Makes a large network as its method sees it; its data and its modules are made when they are asked for."""
+    """Makes the views of a large network. Data and modules are made on first use."""
 
     job: TrainJob
 
     @property
     def recipe(self) -> DenseRecipe:
-        """The recipe, which is one with images."""
+        """The recipe of the job."""
         assert isinstance(self.job.recipe, DenseRecipe)
         return self.job.recipe
 
     @property
     def method(self) -> Method:
-        """The method that has trained it."""
+        """The method of the job."""
         return self.recipe.method(self.job.method)
 
     def __call__(self, number: int, key: Callable[..., int], **fitted: Any) -> TrainedNetwork:
-        """The network of a number."""
-        # Where members are made of what was kept, those of one network follow each other and read the same file.
+        """Return the view of a network."""
+        # If members are computed from kept weights, members of one network in a row read the same file.
         makes = type(self.method).weights is not Method.weights
         return TrainedNetwork(
             number=number,
@@ -122,35 +122,35 @@ class LargeView:
         )
 
     def images(self) -> Iterator[tuple[Any, torch.Tensor, torch.Tensor]]:
-        """All training images as they are, with target and what of it is valid."""
+        """Yield all training images without augmentation, with target and valid mask."""
         samples = open_training_data(self.recipe)
         numbers, size = range(len(samples)), self.method.batch_size
         for batch in batches(InOrder(samples), numbers, size, self.job.workers, uneven=True):
             yield batch.inputs, batch.target, batch.valid
 
     def build(self) -> torch.nn.Module:
-        """A network as it predicts."""
+        """Return a network in the form of its predictions."""
         classes = num_classes_of(self.recipe, open_training_data(self.recipe))
         return self.recipe.builder(classes, method=self.job.method)()
 
     @cached_property
     def network(self) -> torch.nn.Module:
-        """One whose own weights do not count."""
+        """A module for calls with other weights."""
         return self.build().eval()
 
     def raw(self, weights: Weights, inputs: Any) -> torch.Tensor:
-        """Raw outputs with any weights."""
+        """Return raw outputs with any weights."""
         outputs: torch.Tensor = functional_call(shape_like(self.network, weights), dict(weights), (inputs,))
         return outputs
 
     def loaded(self, weights: Weights) -> torch.nn.Module:
-        """A network with these weights, on the device of the job."""
+        """Return a network with these weights, on the device of the job."""
         module = shape_like(self.build(), weights).to(self.job.device)
         module.load_state_dict(dict(weights))
         return module
 
     def statistics(self, weights: Weights, num_batches: int, key: Callable[..., int]) -> Weights:
-        """Those of batch norm with any weights, over batches of augmented training images."""
+        """Return batch norm statistics of any weights, over batches of augmented training images."""
         size, order, change = self.method.batch_size, key("statistics", "order"), key("statistics", "change")
         stream = Stream(open_training_data(self.recipe), augment_of(self.recipe), order, change)
         seen = batches(stream, range(num_batches * size), size, self.job.workers)
@@ -160,7 +160,7 @@ class LargeView:
         return {name: each.cpu() for name, each in found.items()}
 
     def last_layers(self, weights: Weights) -> LastLayers:
-        """Where they are, which the first training image tells, and what they see on the device of the job."""
+        """Return the last layers and their inputs, found with the first training image."""
         device = torch.device(self.job.device)
         (first,) = batches(InOrder(open_training_data(self.recipe)), range(1), 1, 0)
         found = last_layers_of(self.loaded(weights).eval(), first.to(device).inputs)

@@ -38,9 +38,9 @@ from epibench.training.state import (
 
 
 def train_job(job: TrainJob, send: Send) -> None:
-    """Carry a job out, unless another process has it; what is finished is not done again.
+    """Run a training job, unless another process runs it or it has ended.
 
-    It sends (step, note) from the beginning on, and None once it has ended, well or not.
+    It sends (step, note) from its beginning, and None at its end or after an InputError.
     """
     files = job.files
     send((0, ""))
@@ -58,7 +58,7 @@ def train_job(job: TrainJob, send: Send) -> None:
 
 
 def fit(job: TrainJob) -> None:
-    """Fit to trained networks what their method has still to fit."""
+    """Run the missing fits of the method to its trained networks."""
     if unfitted := job.unfitted:
         view, finite = view_of(job), finite_networks(job)
         for network in unfitted:
@@ -70,7 +70,7 @@ def fit(job: TrainJob) -> None:
 
 @stopping.in_steps()
 def train_stacked(job: TrainJob, files: Checkpoints, send: Send) -> None:
-    """Train all stacked networks of a method together."""
+    """Train a stack of networks."""
     recipe, device = job.recipe, torch.device(job.device)
     assert isinstance(recipe, ToyRecipe)
     method, toy = recipe.method(job.method), toy_problem(recipe)
@@ -111,7 +111,7 @@ def train_stacked(job: TrainJob, files: Checkpoints, send: Send) -> None:
 
 
 def belongs(state: TrainingState, training: StackedTraining, networks: int) -> bool:
-    """Whether a state is one of this training."""
+    """Return whether a state has the shapes and the range of steps of this training."""
     if state.parameters.shape != (networks, training.network.num_parameters):
         return False
     wanted = training.rule.start(state.parameters)
@@ -121,7 +121,7 @@ def belongs(state: TrainingState, training: StackedTraining, networks: int) -> b
 
 @stopping.in_steps()
 def train_large(job: TrainJob, files: Checkpoints, send: Send) -> None:
-    """Train a large network to its end."""
+    """Train a large network."""
     recipe, device = job.recipe, torch.device(job.device)
     assert isinstance(recipe, DenseRecipe)
     method = recipe.method(job.method)
@@ -143,7 +143,7 @@ def train_large(job: TrainJob, files: Checkpoints, send: Send) -> None:
         log.write(state.log)
 
     def keep(epoch: int, weights: Weights) -> None:
-        log.write(rows)  # first: with the last network training is finished
+        log.write(rows)  # first, because the last weights mark training as finished
         files.save_weights(epoch, weights, rows, seconds())
 
     callbacks = TrainingCallbacks(lambda step, note: send((step, note)), add, save, keep)
@@ -158,8 +158,8 @@ def train_large(job: TrainJob, files: Checkpoints, send: Send) -> None:
         if begins is not None:
             training = replace(training, start=partial(method.begin, begins[0]))
         keys = NetworkKeys.of(recipe.seed, method.name, job.networks[0], method.one_start)
-        # With one thread: on a CPU numbers must not depend on it, and several networks are trained at once instead;
-        # beside a GPU there is little for more threads to do.
+        # One thread: on a CPU the numbers must not depend on the number of threads, and networks are trained in
+        # parallel instead. Beside a GPU, more threads have little to do.
         with silenced_torch_threads():
             train_network(training, keys, device, state, callbacks, job.workers)
     except StateMismatchError as error:

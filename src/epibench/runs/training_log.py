@@ -1,4 +1,4 @@
-"""The log of one training: losses and rates as a table beside the weights, or through a logger of Lightning.
+"""The log of one training: a table beside the weights, or a logger of Lightning.
 
 W&B and MLflow have one run for each network. A file beside the weights keeps its id, so that a resumed training
 continues it from the last step of the service. No log has a step twice.
@@ -51,7 +51,11 @@ def check_log(kind: str) -> None:
 class TrainingLogger:
     """The log of one network.
 
-    rows: of a resumed training so far, of which a log gets the missing ones; settings: of the training, for services.
+    Args:
+        kind: Setting `training.log`.
+        files: Files of the training.
+        rows: Rows of a resumed training so far. Missing rows are added to the log.
+        settings: Settings of the training, for logging services.
     """
 
     def __init__(
@@ -71,7 +75,7 @@ class TrainingLogger:
             self.add(row)
 
     def _open_named(self, settings: Mapping[str, Any], last: int) -> Opened:
-        """The logger that `package.module:name` makes; a resumed training has a version of its own."""
+        """Return the logger of `package.module:name`. A resumed training has its own version."""
         version = f"{self.files.name}-from-{last}" if last else self.files.name
         with _reached(self.kind, "check the logger, or take csv"):
             save_dir, method = self.run_folder / "logs", self.files.folder.name
@@ -90,24 +94,24 @@ class TrainingLogger:
         return f"{self.files.folder.name} {self.files.name}"
 
     def add(self, row: LogRow) -> None:
-        """Add a point to the curves, unless they have it."""
+        """Add a row to the log, unless the log has its step."""
         if self.logger is None or row.step <= self.last:
             return
         self.last = row.step
         try:
             self.logger.log_metrics({"loss": row.loss, "rate": row.rate}, row.step)
-        except Exception as error:  # hours of training are worth more than their curves
+        except Exception as error:  # a failing log must not stop hours of training
             text = f"training.log={self.kind}: {self.name}: {_one_line(error)}; the rest of this training is not logged"
             warnings.warn(text, stacklevel=1)
             self.logger = None
 
     def write(self, rows: Sequence[LogRow]) -> None:
-        """Write the table of all rows so far, whenever the state of training is saved."""
+        """Write the table of all rows so far."""
         if self.table is not None:
             self.table.write_log(rows)
 
     def close(self, done: bool = True) -> None:
-        """Write what is left. done: whether training has come to its end, and was not stopped."""
+        """Close the log. `done`: whether training has finished."""
         if self.logger is None:
             return
         if self.kind == "wandb":
@@ -117,7 +121,7 @@ class TrainingLogger:
 
     @property
     def run_id(self) -> str | None:
-        """The id of the run of this very training at a service, if it has begun."""
+        """The id of this training's run at a service; None if it has not begun."""
         note = read_json(self.note) or {}
         return note.get("id") if note.get("fingerprint") == self.files.fingerprint else None
 
@@ -148,7 +152,7 @@ def _wandb(log: TrainingLogger, settings: Mapping[str, Any]) -> Opened:
     for folder in log.run_folder.glob(f"wandb/offline-run-*-{known}") if known else ():
         if not any(folder.glob("*.synced")):
             shutil.rmtree(folder)
-    log.run_folder.mkdir(parents=True, exist_ok=True)  # W&B takes another one where it is missing
+    log.run_folder.mkdir(parents=True, exist_ok=True)  # W&B uses another folder if this one is missing
     with _reached("wandb", "log in with wandb login, set WANDB_MODE=offline, or take csv"):
         run: Any = wandb.init(
             name=log.name,
@@ -158,7 +162,7 @@ def _wandb(log: TrainingLogger, settings: Mapping[str, Any]) -> Opened:
             group=log.run_folder.name,
             dir=log.run_folder,
             config=dict(settings),
-            settings=wandb.Settings(silent=True, console="off"),  # the run itself says what it does
+            settings=wandb.Settings(silent=True, console="off"),  # the run prints its own messages
         )
     log.run_id = run.id
     run.define_metric("*", step_metric=WANDB_STEP, step_sync=True)
@@ -166,7 +170,7 @@ def _wandb(log: TrainingLogger, settings: Mapping[str, Any]) -> Opened:
 
 
 def _mlflow(log: TrainingLogger, settings: Mapping[str, Any]) -> Opened:
-    """Where MLFLOW_TRACKING_URI says, by default in a file of the run."""
+    """Open a run at MLFLOW_TRACKING_URI, by default in a file of the run folder."""
     for name in ("mlflow", "alembic", "lightning.pytorch.loggers.mlflow"):
         logging.getLogger(name).setLevel(logging.ERROR)
     from lightning.pytorch.loggers import MLFlowLogger
@@ -197,7 +201,7 @@ OPENED: dict[str, Callable[[TrainingLogger, Mapping[str, Any]], Opened]] = {
 
 @contextmanager
 def _reached(kind: str, remedy: str) -> Iterator[None]:
-    """Say in one line that a run could not be opened."""
+    """Turn an error of a logging service into an InputError of one line."""
     try:
         yield
     except Exception as error:
@@ -206,7 +210,7 @@ def _reached(kind: str, remedy: str) -> Iterator[None]:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Wait for other processes: two that set up a database at once would disturb each other."""
+    """Hold a lock, because two processes cannot set up one database at the same time."""
     while True:
         with locked(path) as mine:
             if mine:

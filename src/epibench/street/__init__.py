@@ -1,4 +1,4 @@
-"""Street scenes made by a program: exact depth and labels, a clean world, a wild one, and all shifts between."""
+"""Rendered street scenes: exact depth and labels, a clean domain, a wild domain, and all shifts between."""
 
 from epibench.street.dataset import StreetDataset
 from epibench.street.domains import FACTORS, Domain, make_domain

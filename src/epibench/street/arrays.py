@@ -1,4 +1,4 @@
-"""What all parts of the street world write for arrays and for random numbers."""
+"""Arrays and random numbers for all parts of the street scenes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def check_whole(name: str, value: int, least: int = 0) -> int:
-    """The number as Python's own, or a complaint; NumPy's whole numbers are welcome."""
+    """Return an integer, also NumPy's, as a Python int; raise an InputError for other values."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -29,7 +29,7 @@ def check_whole(name: str, value: int, least: int = 0) -> int:
 
 
 def generator(seed: int, index: int, purpose: str) -> np.random.Generator:
-    """Random numbers for one purpose in one scene; more of them for one purpose change no other."""
+    """Return random numbers for one purpose in one scene. Purposes are independent."""
     return np.random.default_rng([seed, index, zlib.crc32(purpose.encode())])
 
 
@@ -61,12 +61,12 @@ class Chance:
         return low + int(self() * (high - low + 1))
 
     def pick(self, choices: tuple[T, ...]) -> T:
-        """One of them, each as likely."""
+        """Return one of them with equal probability."""
         return choices[int(self() * len(choices))]
 
 
 def hash_cells(*cells: Array, seed: int = 0) -> Array:
-    """A random number in [0, 1) for each cell of a lattice: the same for the same whole-numbered coordinates."""
+    """Return a random number in [0, 1) for each cell of a lattice, a function of its integer coordinates."""
     state = np.full(cells[0].shape, (seed * 0x9E3779B1 + 0x7F4A7C15) & 0xFFFFFFFF, np.uint32)
     for cell, factor in zip(cells, (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D), strict=False):
         state ^= cell.astype(np.int32).view(np.uint32) * np.uint32(factor)

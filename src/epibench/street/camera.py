@@ -1,4 +1,4 @@
-"""The camera: intrinsics like KITTI's at any size, and where it stands.
+"""The camera: intrinsics like KITTI's at any size, and its pose.
 
 World axes: x to the right, y up, z along the road at the camera; metres. Camera axes: x right, y down, z forward.
 """
@@ -24,7 +24,7 @@ MAX_SIZE = (4096, 8192)
 
 @dataclass(frozen=True)
 class Camera:
-    """Where a camera stands and how it looks: angles in radians, to the right, up, and clockwise."""
+    """The pose of a camera: angles in radians, to the right, up, and clockwise."""
 
     size: tuple[int, int]
     x: float = 0.0
@@ -35,7 +35,7 @@ class Camera:
 
     @property
     def focal(self) -> float:
-        """Focal length in pixels: as wide a view as KITTI's."""
+        """Focal length in pixels, with KITTI's field of view."""
         return KITTI_FOCAL * self.size[1] / KITTI_WIDTH
 
     @property
@@ -56,12 +56,12 @@ class Camera:
 
     @property
     def columns(self) -> Array:
-        """How far right a ray goes per metre of depth, for every column, (width,) float64."""
+        """The slope of a ray to the right, per metre of depth, for every column, (width,) float64."""
         return (np.arange(self.size[1]) + 0.5 - CENTRE[0] * self.size[1]) / self.focal
 
     @property
     def rows(self) -> Array:
-        """How far down a ray goes per metre of depth, for every row, (height,) float64."""
+        """The slope of a ray downwards, per metre of depth, for every row, (height,) float64."""
         return (np.arange(self.size[0]) + 0.5 - CENTRE[1] * self.size[0]) / self.focal
 
     @property
@@ -81,10 +81,10 @@ class Camera:
 
 @dataclass(frozen=True)
 class Rays:
-    """The rays of a view: origin and direction are linear in (u, v), which are `columns` and `rows` of the picture.
+    """The rays of a view: origin and direction are linear in (u, v), the picture's `columns` and `rows`.
 
-    origin, direction: (3, 3) float64, the factors of u, of v and of 1 in rows. parallel: the direction is the same for
-    all; otherwise the origin is, and depth is measured along the optical axis.
+    origin, direction: (3, 3) float64, the factors of u, of v and of 1 in rows. parallel: all rays have the same
+    direction; otherwise all have the same origin, and depth is measured along the optical axis.
     """
 
     origin: Array
@@ -107,7 +107,7 @@ def rotate(vectors: Array, axes: Array) -> Array:
 
 
 def check_size(size: tuple[int, int]) -> tuple[int, int]:
-    """Height and width as Python's own numbers, or a complaint about sizes that cannot be drawn."""
+    """Return height and width as Python ints; raise an InputError for impossible sizes."""
     try:
         height, width = (operator.index(length) for length in size)
     except (TypeError, ValueError):

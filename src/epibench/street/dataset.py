@@ -21,10 +21,10 @@ Task = Literal["depth", "segmentation"]
 
 
 class StreetDataset:
-    """Scenes `first` … `first + length − 1` of a seed, drawn when they are asked for; cache: a folder to keep them in.
+    """Scenes `first` … `first + length − 1` of a seed, rendered on request.
 
     depth: image and sparse depth → depth in metres, valid where it is known. segmentation: image → train ids, valid
-    where there is one (255 elsewhere).
+    where there is one (255 elsewhere). `cache`: a folder that keeps the scenes.
     """
 
     classes = CITYSCAPES_TRAIN_IDS
@@ -46,7 +46,7 @@ class StreetDataset:
         self.length, self.seed = check_whole("length", length, 1), check_whole("seed", seed)
         self.size, self.first = check_size(size), check_whole("first", first)
         self.cache = None if cache is None else FrameCache(Path(cache), self.domain, self.seed, self.size)
-        # Asked for here: worker processes get the answer, and do not warn again.
+        # Checked here: worker processes receive the result, and do not warn again.
         self.keeps = self.cache is not None and self.cache.can_keep
 
     def __len__(self) -> int:
@@ -60,20 +60,20 @@ class StreetDataset:
         return f"{self.seed}/{self.first + self.check_index(index):06d}"
 
     def check_index(self, index: int) -> int:
-        """The index as Python's own."""
+        """Return the index as a Python int."""
         index = operator.index(index)
         if not 0 <= index < self.length:  # ends a for loop over the data set
             raise IndexError(f"street has scenes 0 to {self.length - 1}, not {index}")
         return index
 
     def missing(self) -> list[int]:
-        """The scenes that are still to be drawn and kept on disk; none where nothing is kept."""
+        """Return the scenes that are not in the cache; empty without a cache."""
         if self.cache is None or not self.keeps:
             return []
         return [index for index in range(self.length) if not self.cache.path(self.first + index).exists()]
 
     def frame(self, index: int) -> Frame:
-        """Everything that is known of a scene."""
+        """Return the frame of a scene."""
         index = self.check_index(index)
         if self.cache is not None:
             return self.cache.frame(self.first + index)
@@ -81,7 +81,7 @@ class StreetDataset:
 
 
 def as_sample(frame: Frame, task: Task) -> Batch:
-    """What a network gets of a frame, and what it is compared with."""
+    """Return the sample of a frame for a task."""
     import torch
 
     image = torch.from_numpy(np.array(frame.image.transpose(2, 0, 1)))

@@ -1,4 +1,4 @@
-"""Which world a scene comes from: `clean`, `wild`, or single factors of the shift between them.
+"""Domains of scenes: `clean`, `wild`, or single factors of the shift between them.
 
 A factor has a level from 0 (as in clean) to 1 (as in wild). A severity s from 0 to 5 sets all levels to s / 5.
 """
@@ -24,7 +24,7 @@ def _factor(effect: str) -> float:
 class Domain:
     """The level of every factor, each from 0 to 1.
 
-    mixed: haze, rain and night come to some scenes each, at most one to a scene; otherwise to every scene.
+    mixed: a scene has at most one of haze, rain and night; otherwise every scene has all of them.
     """
 
     layout: float = _factor("other roads, proportions and traffic; people drive on the left in some scenes")
@@ -67,9 +67,9 @@ FACTORS: dict[str, str] = {each.name: each.metadata["effect"] for each in fields
 
 
 def make_domain(name: str = "clean", severity: float | None = None) -> Domain:
-    """The domain called `clean`, `wild`, or after factors, as `haze` or `night+noise`, at a severity from 0 to 5.
+    """Return the domain `clean`, `wild`, or of factors like `haze` or `night+noise`, at a severity from 0 to 5.
 
-    The default severity is 5; clean has no other than 0.
+    The default severity is 5; clean has only 0.
     """
     if severity is not None and not 0 <= severity <= MAX_SEVERITY:
         raise InputError(f"street severity {severity:g}: give a number from 0 (clean) to {MAX_SEVERITY:g}")
@@ -89,7 +89,7 @@ def make_domain(name: str = "clean", severity: float | None = None) -> Domain:
 
 @dataclass(frozen=True)
 class Conditions:
-    """How strongly each factor acts on one scene, from 0 to 1; `toss` has numbers in [0, 1) to choose its kind by."""
+    """The strength of each factor in one scene, from 0 to 1; `toss` has numbers in [0, 1) that choose its variant."""
 
     strength: dict[str, float]
     toss: dict[str, float]
@@ -99,7 +99,7 @@ class Conditions:
 
 
 def draw_conditions(domain: Domain, seed: int, index: int) -> Conditions:
-    """The conditions of a scene: random, but proportional to the level, so that they grow with severity."""
+    """Return the conditions of a scene: random, but proportional to the level, so that they grow with severity."""
     rng = generator(seed, index, "conditions")
     shares = dict(zip(FACTORS, rng.uniform(0.6, 1.0, len(FACTORS)).tolist(), strict=True))
     toss = dict(zip(FACTORS, rng.random(len(FACTORS)).tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Street scenes as files: folders in the layouts of other data sets, and a sheet to look at."""
+"""Street scenes as files: folders in the layouts of other data sets, and a sheet of pictures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CITY = "street"
 DATE, DRIVE = "2011_09_26", "2011_09_26_drive_9999_sync"  # a drive that KITTI does not have
 DEPTH_SCALE, CENTIMETRES = 256, 100
 VIDEOS = [f"{world}/{variant}" for worlds in SPLITS.values() for world in worlds for variant in VARIANTS]
-SETTINGS = ".epibench-street.json"  # which scenes a folder holds, so that an interrupted export can go on
+SETTINGS = ".epibench-street.json"  # describes the scenes of a folder, so that an interrupted export can resume
 GAP = 4
 NEAREST_SHOWN = 2.0
 # Near to far: warm to cold, as in most pictures of depth.
@@ -33,7 +33,7 @@ STOPS = (
     (0.19, 0.12, 0.35),
 )  # fmt: skip
 
-# What each file of a scene holds, by its path in the folder: a picture, or text.
+# The content of each file of a scene, by its path in the folder: a picture, or text.
 Files = Mapping[str, Callable[[Frame], "Array | str"]]
 
 
@@ -71,7 +71,7 @@ def kitti_files(index: int, split: str) -> Files:
 
 
 def synscapes_files(index: int, split: str) -> Files:
-    """img/{rgb-2k,class}/NUMBER.png, from 1; which of them are whose is the reader's choice."""
+    """Return img/{rgb-2k,class}/NUMBER.png, from 1. The reader chooses splits."""
     return {
         f"img/rgb-2k/{index + 1}.png": lambda frame: frame.image,
         f"img/class/{index + 1}.png": lambda frame: label_ids()[frame.labels],
@@ -79,9 +79,10 @@ def synscapes_files(index: int, split: str) -> Files:
 
 
 def virtual_kitti_files(index: int, split: str) -> Files:
-    """vkitti_1.3.1_{rgb,depthgt}/WORLD/VARIANT/NUMBER.png: one scene for each of the 50 videos, then a second one …
+    """Return vkitti_1.3.1_{rgb,depthgt}/WORLD/VARIANT/NUMBER.png.
 
-    Depth is 16 bit, metres · 100, the sky as far as they reach.
+    Each of the 50 videos gets one scene, then each gets a second one, and so on. Depth is 16 bit, metres · 100; the sky
+    has the largest value.
     """
     video, number = VIDEOS[index % len(VIDEOS)], f"{index // len(VIDEOS):05d}.png"
     return {
@@ -99,9 +100,9 @@ LAYOUTS: dict[str, Callable[[int, str], Files]] = {
 
 
 def export(dataset: StreetDataset, layout: str, out: Path, split: str = "val") -> Iterator[int]:
-    """Write all scenes into a new or empty folder; yields the number of each that is written.
+    """Write all scenes into a new or empty folder, and yield the number of each.
 
-    If the folder holds a part of the same export, which was interrupted, it goes on where that ended.
+    An interrupted export of the same scenes is resumed.
     """
     if layout not in LAYOUTS:
         raise InputError(f"layout '{layout}' is unknown; there are {', '.join(LAYOUTS)}")
@@ -124,7 +125,7 @@ def parse_size(text: str) -> tuple[int, int]:
 
 
 def _check_folder(out: Path, expected: set[str], settings: str) -> None:
-    """Refuse a folder with anything that this export would not write; remove what an interrupted one left."""
+    """Raise an InputError for a folder with other files; remove leftovers of an interrupted export."""
     if not out.is_dir():
         if out.exists():
             raise InputError(f"{out}: there is something already that is no folder; give a new or empty folder")
@@ -143,7 +144,7 @@ def _check_folder(out: Path, expected: set[str], settings: str) -> None:
 
 
 def _is_unfinished(name: str, expected: set[str]) -> bool:
-    """Whether this is what an interrupted writer left of an expected file: `.FILE.…` beside it."""
+    """Return whether a file is a leftover of an interrupted writer: `.FILE.…` beside an expected file."""
     folder, slash, file = name.rpartition("/")
     if not file.startswith("."):
         return False
@@ -176,7 +177,7 @@ def depth_bits(depth: Array) -> Array:
 
 
 def centimetres(depth: Array) -> Array:
-    """Metres · 100, rounded, uint16; as much as that holds where there is no depth."""
+    """Return metres · 100, rounded, uint16; the largest value without depth."""
     farthest = np.iinfo(np.uint16).max
     rounded = np.minimum(np.round(depth.astype(np.float64) * CENTIMETRES), farthest)
     return np.where(depth > 0, rounded, farthest).astype(np.uint16)
@@ -200,7 +201,7 @@ def depth_colours(depth: Array) -> Array:
 
 
 def thickened(depth: Array) -> Array:
-    """Single pixels made larger, so that they can be seen."""
+    """Enlarge single pixels to make them visible."""
     thick: Array = depth.copy()
     for here, before in ((thick[1:], depth[:-1]), (thick[:, 1:], depth[:, :-1])):
         np.copyto(here, before, where=here == 0)

@@ -1,4 +1,4 @@
-"""A frame: what camera and LiDAR record of a scene, with the truth beside it; and frames kept on disk.
+"""A frame: the camera's and the LiDAR's records of a scene, with the truth; and frames on disk.
 
 On disk a frame is one file, in a folder whose name depends on everything that a frame depends on.
 """
@@ -29,8 +29,8 @@ from epibench.street.optics import take_picture
 from epibench.street.rendering import FACES, Surfaces, ground_material, render
 from epibench.street.scene import Scene
 
-VERSION = 4  # grows with every change that changes a frame
-# The classes of the materials that are no parts: sky, road, paving, grass and kerb.
+VERSION = 4  # increases with every change that changes a frame
+# The classes of the materials of sky, road, paving, grass and kerb, which are not parts.
 GROUND_LABELS = [TRAIN_IDS[name] for name in ("sky", "road", "sidewalk", "terrain", "sidewalk")]
 ARRAYS = {"image": np.uint8, "labels": np.uint8} | dict.fromkeys(("depth", "sparse_depth", "target_depth"), np.float32)
 POSE = ("x", "height", "yaw", "pitch", "roll")
@@ -40,7 +40,7 @@ POSE = ("x", "height", "yaw", "pitch", "roll")
 class Frame:
     """image: (height, width, 3) uint8; labels: train ids, (height, width) uint8; depth in metres, 0: none, float32.
 
-    depth is exact and complete; sparse_depth is what a network gets; target_depth what it is compared with.
+    depth is exact and complete; sparse_depth is the input of a network; target_depth is its target.
     """
 
     image: Array
@@ -52,7 +52,7 @@ class Frame:
 
 
 def render_frame(domain: Domain, seed: int, index: int, size: tuple[int, int] = (256, 512)) -> Frame:
-    """The frame of that number: the same for the same arguments, whoever asks, and in whatever order."""
+    """Return the frame of an index, a function of the arguments alone."""
     keep_freed_memory()
     seed, index = check_whole("seed", seed), check_whole("index", index)
     conditions = draw_conditions(domain, seed, index)
@@ -99,7 +99,7 @@ class FrameCache:
 
     @cached_property
     def can_keep(self) -> bool:
-        """Whether frames can be written here; if not, a warning says so. The folder is made."""
+        """Whether frames can be written here, with a warning otherwise. It makes the folder."""
         try:
             self.frames_folder.mkdir(parents=True, exist_ok=True)
             if not os.access(self.frames_folder, os.W_OK | os.X_OK):
@@ -114,7 +114,7 @@ class FrameCache:
         return self.frames_folder / f"{index:08d}.npz"
 
     def frame(self, index: int) -> Frame:
-        """The frame from its file, or drawn, and kept if possible; a file that cannot be read is drawn anew."""
+        """Return the frame from its file, or render it and keep it if possible. Unreadable files are rendered again."""
         path = self.path(index)
         if (kept := self._read(path)) is not None:
             return kept
@@ -128,11 +128,11 @@ class FrameCache:
         try:
             with replacing(path) as stream:
                 np.savez(stream, pose=pose, **{name: getattr(frame, name) for name in ARRAYS})
-        except OSError as error:  # the frame is there: a full disk costs time, not the run
+        except OSError as error:  # the frame exists: a full disk costs time, not the run
             self._warn(error)
 
     def _warn(self, error: OSError) -> None:
-        # The same text from the same line is shown once, however many data sets and frames there are.
+        # The same text from the same line is shown once, for all data sets and frames.
         text = f"street cache {self.folder}: cannot be written to ({reason(error)}); scenes are drawn, but not kept"
         warnings.warn(text, stacklevel=1)
 
@@ -143,7 +143,7 @@ class FrameCache:
             with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 pose, arrays = file["pose"], {name: file[name] for name in ARRAYS}
         except Exception:
-            # Damaged bytes make zipfile and NumPy raise nearly anything: BadZipFile, NotImplementedError (a method of
+            # Damaged bytes raise almost any exception: BadZipFile, NotImplementedError (a method of
             # compression), RuntimeError (encryption), SyntaxError, MemoryError (a huge shape), zlib.error.
             return None
         shapes = {name: (*self.size, 3) if name == "image" else self.size for name in ARRAYS}
@@ -155,6 +155,6 @@ class FrameCache:
 
 
 def reason(error: OSError) -> str:
-    """Why something cannot be written, in words."""
+    """Return why something cannot be written."""
     in_the_way = isinstance(error, FileExistsError | NotADirectoryError)
     return "a file is in its path" if in_the_way else error.strerror or str(error)

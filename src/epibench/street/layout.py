@@ -1,4 +1,4 @@
-"""What stands where: a street of some kind, its houses and plants, its traffic, and the camera in its lane.
+"""The layout of a scene: street, houses, plants, traffic, and the camera in its lane.
 
 `Plan` holds the numbers that differ between clean and wild: at level L of the layout factor each lies between its
 range in clean (L = 0) and in wild (L = 1). Everything is placed along the road, by arc length and offset.
@@ -18,7 +18,7 @@ from epibench.street.road_users import bicycle, bus, car, lorry, motorcycle, ped
 from epibench.street.scene import Ground, Markings, Scene
 
 Range = tuple[float, float]
-REACH = 125.0  # how far along the road things stand
+REACH = 125.0  # metres along the road with objects
 CLEAR = 2.0  # metres at a crossing that stay free
 TRAFFIC_REACH = 90.0
 
@@ -43,7 +43,7 @@ class Plan:
 
 
 def mixed(chance: Chance, level: float, clean: Range, wild: Range) -> float:
-    """A number from a range between that of clean and that of wild."""
+    """Return a number from a range between clean's range and wild's."""
     return chance.between(*(a + level * (b - a) for a, b in zip(clean, wild, strict=True)))
 
 
@@ -93,7 +93,7 @@ def make_scene(conditions: Conditions, seed: int, index: int, size: tuple[int, i
 
 
 def make_ground(plan: Plan, chance: Chance) -> Ground:
-    """The road, and beside it a verge, the pavement, and what is behind it."""
+    """Return the road, and beside it a verge, the pavement, and the ground behind it."""
     verge = [(plan.verge, Material.GRASS)] if plan.verge else []
     paved = plan.kind == "town" and plan.setback < 1.5
     behind = (math.inf, Material.PAVING if paved else Material.GRASS)
@@ -144,9 +144,10 @@ def make_sun(chance: Chance, level: float) -> Vector:
 
 
 class Roadside:
-    """One side of the road. Distances from its middle: kerb, pavement's begin, pavement's end, house fronts.
+    """One side of the road. Distances from its middle: kerb, start and end of the pavement, house fronts.
 
-    side: −1 or 1; near: people drive on this side; inward: the turn of what faces the road.
+    side: −1 or 1; near: traffic drives on this side in the camera's direction; inward: rotation of objects that face
+    the road.
     """
 
     def __init__(self, ground: Ground, plan: Plan, side: int):
@@ -157,17 +158,17 @@ class Roadside:
         self.near, self.inward = plan.side == side, 0.0 if side > 0 else math.pi
 
     def free(self, along: float, half: float = 0.0) -> bool:
-        """Whether that stretch is not on the road that crosses."""
+        """Return whether a place is not on the crossing road."""
         return abs(along - self.ground.crossing) > self.ground.crossing_half_width + half + CLEAR
 
     def place(self, parts: Parts, along: float, offset: float, turn: float = 0.0) -> Parts:
-        """Begin an object there, at the height of the pavement or of the road; turn 0 faces along the road."""
+        """Start an object at the height of the pavement or road; turn 0 faces along the road."""
         height = self.ground.kerb if offset >= self.kerb else 0.0
         return place(parts, self.ground, along, self.side * offset, turn, height)
 
 
 def place(parts: Parts, ground: Ground, along: float, offset: float, turn: float = 0.0, height: float = 0.0) -> Parts:
-    """Begin an object there; turn 0 faces along the road."""
+    """Start an object at a place; turn 0 faces along the road."""
     x, z, angle = ground.point(along, offset)
     return parts.at(x, z, angle + turn, height)
 
@@ -199,7 +200,7 @@ def add_houses(parts: Parts, side: Roadside, chance: Chance, novel: float) -> No
 
 
 def fit_to_crossing(side: Roadside, along: float, width: float) -> tuple[float, float]:
-    """Width and begin of a house that ends at the corner of the road that crosses, or begins behind it."""
+    """Return width and start of a house that ends at the corner of the crossing road, or starts behind it."""
     margin = side.ground.crossing_half_width + (side.end - side.kerb)
     before, behind = side.ground.crossing - margin, side.ground.crossing + margin
     if along + width <= before or along >= behind:
@@ -231,7 +232,7 @@ def add_plants(parts: Parts, side: Roadside, chance: Chance, novel: float) -> No
 
 
 def add_boundary(parts: Parts, side: Roadside, chance: Chance, novel: float) -> None:
-    """Fences, walls or hedges between the pavement and what is behind it."""
+    """Add fences, walls or hedges behind the pavement."""
     share = {"town": 0.12, "suburb": 0.8, "country": 0.35}[side.kind]
     along = chance.between(-3, 6)
     kind = chance.pick(("fence", "wall", "hedge", "fence"))
@@ -266,7 +267,7 @@ def add_lamps(parts: Parts, side: Roadside, chance: Chance, lamps: list[Vector])
 
 
 def add_signs(parts: Parts, side: Roadside, chance: Chance, novel: float) -> None:
-    """Signs for those who come along, and traffic lights where a road crosses."""
+    """Add signs facing the traffic, and traffic lights at a crossing."""
     for _ in range(chance.number(1, 4)):
         along = chance.between(7, 45)
         if side.free(along):
@@ -312,7 +313,7 @@ def add_people(parts: Parts, side: Roadside, chance: Chance, novel: float) -> No
 
 
 def add_backdrop(parts: Parts, side: Roadside, chance: Chance, novel: float) -> None:
-    """Houses and woods beyond, so that the street does not end in the void."""
+    """Add distant houses and woods, so that the street has a background."""
     turn = side.ground.curvature * REACH
     for number in range(5):
         x, z, _ = side.ground.point(REACH + chance.between(8, 25), side.side * (9 + 24 * number))
@@ -320,7 +321,7 @@ def add_backdrop(parts: Parts, side: Roadside, chance: Chance, novel: float) -> 
             surroundings.house(parts.at(x, z, turn - math.pi / 2), chance, 24, 14, chance.between(8, 20), novel)
         else:
             surroundings.woods(parts.at(x, z, turn), chance, 30, chance.between(7, 13))
-    if not math.isinf(side.ground.crossing):  # where one looks into the road that crosses
+    if not math.isinf(side.ground.crossing):  # with a view into the crossing road
         for number, distance in enumerate((48.0, 75.0)):
             along = side.ground.crossing + 9 * number - 4
             spot = side.place(parts, along, side.kerb + distance, side.inward)
@@ -341,7 +342,7 @@ def fill_lanes(parts: Parts, ground: Ground, plan: Plan, chance: Chance, novel: 
     along = chance.between(24, 55)
     has_train = chance.hit(0.08 + 0.04 * novel) and abs(along - ground.crossing) > 40
     for direction in (1, -1):
-        # A train takes the outermost lane of those who come towards the camera.
+        # A train takes the outermost lane of the oncoming traffic.
         free = plan.lanes - (1 if has_train and direction < 0 else 0)
         for lane in range(1, free + 1):
             offset = direction * plan.side * plan.lane * (lane - 0.5)

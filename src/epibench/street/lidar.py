@@ -1,9 +1,9 @@
-"""The LiDAR and what is made of its scans: sparse depth, and semi-dense targets.
+"""The LiDAR, and sparse depth and semi-dense targets from its scans.
 
 A scanner like KITTI's (64 beams: 32 from +2° to −8.3° and 32 from −8.8° to −24.3°, a return every 0.17°) stands 8 cm
-above and 27 cm behind the camera, and somewhere beside it. Smaller pictures get fewer beams and returns, both in
-proportion to the root of their area, so that the share of pixels stays about the same: 64 beams at 375 × 1242 pixels,
-34 at 256 × 512, 17 at 128 × 256.
+above and 27 cm behind the camera, and up to half a metre beside it. Smaller pictures have fewer beams and returns, both
+in proportion to the root of their area. So the share of pixels stays about the same: 64 beams at 375 × 1242 pixels, 34
+at 256 × 512, 17 at 128 × 256.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ CLEAN_SHARE = 0.05
 BEAMS = 64
 KITTI_AREA = 375 * 1242
 STEP = math.radians(0.1728)
-ABOVE, BEHIND, ASIDE = 0.08, 0.27, 0.5  # the last at most, to either side
-NEAREST, LEVELS = 0.25, 48  # inverse depth at which beams begin, and in how many steps they go on, at KITTI's size
+ABOVE, BEHIND, ASIDE = 0.08, 0.27, 0.5  # the last one is the largest, to either side
+NEAREST, LEVELS = 0.25, 48  # inverse depth at which beams begin, and number of their steps, at KITTI's size
 SPREAD = math.radians(42)  # to either side
 RANGE_NOISE = 0.02  # metres
 EDGE = 0.1  # how far inverse depth bends at an edge, as a share of it
-SCANS = 11  # that a semi-dense target is made of
+SCANS = 11  # scans of a semi-dense target
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Returns:
 
 
 def density(size: tuple[int, int]) -> float:
-    """Beams and returns along a beam, as a share of those at KITTI's size."""
+    """Return beams and returns per beam, as a share of KITTI's."""
     return min(1.0, math.sqrt(size[0] * size[1] / KITTI_AREA))
 
 
 def beam_angles(size: tuple[int, int], shift: float = 0.0) -> Array:
-    """Elevations in radians, from above: those of the real scanner, or fewer at the same spread; shift: in beams."""
+    """Return elevations in radians, from above: the real scanner's, or fewer with the same spread. shift: in beams."""
     upper, lower = np.linspace(2.0, -8.33, BEAMS // 2), np.linspace(-8.83, -24.33, BEAMS // 2)
     number = max(4, round(BEAMS * density(size)))
     beams = np.linspace(0, BEAMS - 1, number) + shift * BEAMS / number
@@ -54,7 +54,7 @@ def beam_angles(size: tuple[int, int], shift: float = 0.0) -> Array:
 
 @dataclass(frozen=True)
 class Beams:
-    """Where the camera sees beams, (beam,) float32: far away, and how many pixels on for each unit of inverse depth."""
+    """The camera's view of beams, (beam,) float32: pixels at infinity, and shift for each unit of inverse depth."""
 
     row: Array
     column: Array
@@ -62,15 +62,15 @@ class Beams:
     column_shift: Array
 
     def pixels(self, nearness: Array | float) -> tuple[Array, Array]:
-        """Row and column of the beams' points at that inverse depth, also outside of the picture."""
+        """Return row and column of the beams' points at an inverse depth, also outside of the picture."""
         row = np.floor(self.row + self.row_shift * nearness).astype(np.int32)
         return row, np.floor(self.column + self.column_shift * nearness).astype(np.int32)
 
 
 def make_beams(camera: Camera, rng: np.random.Generator, turns: int = 1, aside: float = 0.0) -> Beams:
-    """Turns of the scanner, which stands so far right of the camera.
+    """Return turns of the scanner, which stands `aside` metres right of the camera.
 
-    Of several turns each is taken from another position, so that its lines lie between those of the others.
+    Each turn is from another position, so that its lines lie between the lines of other turns.
     """
     step = STEP / density(camera.size)
     shifts = rng.uniform(-0.5, 0.5, turns) if turns > 1 else np.zeros(1)
@@ -93,10 +93,10 @@ def make_beams(camera: Camera, rng: np.random.Generator, turns: int = 1, aside: 
 
 
 def scan(depth: Array, beams: Beams) -> Returns:
-    """Where beams meet the surfaces that the camera sees, as the camera sees them.
+    """Return the returns of beams on surfaces that the camera sees, without edges.
 
-    A beam's point is found by looking up the depth where the beam would meet the picture, and once more from there:
-    a scanner close to the camera is within a pixel, save at edges.
+    The depth at the beam's expected pixel gives a new expected pixel, where the depth is read again. A scanner close to
+    the camera is then within a pixel, except at edges.
     """
     nearness = _inverse(depth)
     met = np.full(beams.row.shape, 1 / 20, np.float32)
@@ -108,9 +108,10 @@ def scan(depth: Array, beams: Beams) -> Returns:
 
 
 def scan_past_edges(depth: Array, beams: Beams, strength: float, rng: np.random.Generator) -> Returns:
-    """Where beams first meet a surface; those that pass the edge of a near one go on to what is seen beside it.
+    """Return the returns of beams at their first surface.
 
-    The camera sees the near surface in that pixel: its depth is returned instead with a probability of 1 − strength.
+    A beam that passes the edge of a near surface returns the depth beside the edge. The camera sees the near surface in
+    that pixel: with a probability of 1 − strength, the near depth is returned instead.
     """
     nearness = _inverse(depth)
     met, beside = _first_met(nearness, beams)
@@ -127,7 +128,7 @@ def scan_past_edges(depth: Array, beams: Beams, strength: float, rng: np.random.
 
 
 def _first_met(nearness: Array, beams: Beams) -> tuple[Array, Array]:
-    """Inverse depth of the surfaces that beams first reach or pass behind, and what was seen just before; 0: none."""
+    """Return inverse depth of the surfaces that beams first reach or pass behind, and the one before; 0: none."""
     met = beside = before = np.zeros(beams.row.shape, np.float32)
     for level in np.linspace(NEAREST, 0, round(LEVELS * density(nearness.shape)), dtype=np.float32):
         seen = _seen(nearness, *beams.pixels(level))
@@ -138,13 +139,13 @@ def _first_met(nearness: Array, beams: Beams) -> tuple[Array, Array]:
 
 
 def _hits(row: Array, column: Array, depth: Array) -> Returns:
-    """The returns among beams: those of surfaces within reach."""
+    """Return the returns of beams on surfaces within reach."""
     hit = (depth > 0) & (depth < MAX_DEPTH)
     return Returns(row[hit], column[hit], depth[hit])
 
 
 def drop_out(returns: Returns, returned: Array, strength: float, rng: np.random.Generator) -> Returns:
-    """Lose returns from dark, glassy and far surfaces."""
+    """Remove returns from dark, glassy and far surfaces."""
     echo = returned[returns.row, returns.column]
     dim = 1 - np.clip(echo * 9, 0, 1) * np.clip(1.25 - returns.depth / 110, 0, 1)
     kept = rng.random(len(echo)) >= strength * (0.02 + 0.65 * dim)
@@ -152,17 +153,17 @@ def drop_out(returns: Returns, returned: Array, strength: float, rng: np.random.
 
 
 def mixed_depth(returns: Returns, depth: Array, strength: float, rng: np.random.Generator) -> Array:
-    """Depth with range noise, and at edges for some returns that of the neighbour, or one between: beams are wide.
+    """Return depth with range noise; some returns at edges get the neighbour's depth, or one between.
 
-    In pixel coordinates inverse depth is linear on planes, also on a road seen at a grazing angle: an edge is where a
-    neighbour is off the line through the return and the pixel on the other side.
+    In pixel coordinates inverse depth is linear on planes, also on a road at a grazing angle. An edge is where a
+    neighbour deviates from the line through the return and the pixel on the other side.
     """
     count = len(returns.row)
     down, right = rng.integers(-1, 2, count), rng.integers(-1, 2, count)
     other = _looked_up(depth, returns.row + down, returns.column + right)
     opposite = _looked_up(depth, returns.row - down, returns.column - right)
     here, there, back = (_inverse(values) for values in (returns.depth, other, opposite))
-    # Of two neighbours on a line, it is the one that differs more that is across the edge.
+    # Of two neighbours on a line, the more different one is across the edge.
     edge = (np.abs(there + back - 2 * here) > EDGE * here) & (np.abs(there - here) > np.abs(back - here))
     share = np.where(rng.random(count) < 0.5, 1.0, rng.random(count)).astype(np.float32)
     mixed = edge & (other > 0) & (rng.random(count) < 0.5 * strength)
@@ -172,13 +173,13 @@ def mixed_depth(returns: Returns, depth: Array, strength: float, rng: np.random.
 
 
 def in_reach(returns: Returns) -> Returns:
-    """Without those that errors put beyond 80 m; nearer than 0.5 m nothing is measured."""
+    """Remove returns that errors move beyond 80 m, or nearer than 0.5 m."""
     kept = returns.depth <= MAX_DEPTH
     return Returns(returns.row[kept], returns.column[kept], np.maximum(returns.depth[kept], np.float32(0.5)))
 
 
 def onto(returns: Returns, size: tuple[int, int]) -> Array:
-    """Depth in pixels, 0 where there is no return; where several fall into a pixel, the nearest counts."""
+    """Return depth in pixels, 0 without a return. Of several returns in a pixel, the nearest counts."""
     order = np.argsort(-returns.depth, kind="stable")
     picture = np.zeros(size, np.float32)
     picture[returns.row[order], returns.column[order]] = returns.depth[order]
@@ -188,7 +189,7 @@ def onto(returns: Returns, size: tuple[int, int]) -> Array:
 def sparse_depth(
     depth: Array, returned: Array, camera: Camera, conditions: Conditions, rng: np.random.Generator
 ) -> Array:
-    """The input of depth completion: 5 % of the valid pixels in clean, else a scan; (height, width), 0: none."""
+    """Return the input of depth completion: 5 % of the valid pixels in clean, otherwise a scan; (height, width)."""
     strength = conditions["lidar"]
     if not strength:
         candidates = np.flatnonzero((depth > 0) & (depth <= MAX_DEPTH))
@@ -205,25 +206,25 @@ def sparse_depth(
 def target_depth(
     depth: Array, returned: Array, camera: Camera, conditions: Conditions, rng: np.random.Generator
 ) -> Array:
-    """The target of depth completion: all depths up to 80 m in clean, else scans put together; (height, width)."""
+    """Return the target of depth completion, (height, width): all depths up to 80 m in clean, else combined scans."""
     strength = conditions["target"]
     if not strength:
         return np.where(depth <= MAX_DEPTH, depth, np.float32(0))
     together = drop_out(scan(depth, make_beams(camera, rng, SCANS)), returned, 0.6, rng)
     picture = onto(_accumulated(together, depth, strength, rng), depth.shape)
-    # What differs much from its surroundings is thrown away: the edges of objects have gaps.
+    # Pixels that differ much from their surroundings are dropped: edges of objects have gaps.
     picture[(_relative_range(depth) > 0.15) & (rng.random(depth.shape) < 0.75)] = 0
     return picture
 
 
 def _accumulated(returns: Returns, depth: Array, strength: float, rng: np.random.Generator) -> Returns:
-    """Errors of scans taken from other positions: a common scale, noise that grows with depth, a few strays."""
+    """Add the errors of scans from other positions: a common scale, noise growing with depth, some mixed returns."""
     count = len(returns.row)
     scale = 1 + 0.002 * strength * rng.standard_normal()
     noise = strength * (0.012 + 0.0015 * returns.depth) * rng.standard_normal(count)
     measured = replace(returns, depth=(returns.depth * scale + noise).astype(np.float32))
     stray = rng.random(count) < 0.02 * strength
-    # Strays are looked for from the exact depth: measuring errors would look like edges.
+    # Mixed returns use the exact depth: measurement errors would look like edges.
     return in_reach(replace(measured, depth=np.where(stray, mixed_depth(returns, depth, 1.0, rng), measured.depth)))
 
 
@@ -233,9 +234,9 @@ def _looked_up(depth: Array, row: Array, column: Array) -> Array:
 
 
 def _seen(picture: Array, row: Array, column: Array) -> Array:
-    """What the picture has at the pixels, 0 outside of it."""
+    """Return the picture's values at the pixels, 0 outside of it."""
     height, width = picture.shape
-    # As numbers without a sign, those below zero are large.
+    # As unsigned numbers, negative ones are large.
     inside = (row.view(np.uint32) < height) & (column.view(np.uint32) < width)
     looked_up: Array = picture.ravel()[np.where(inside, row * width + column, 0)] * inside
     return looked_up
@@ -247,7 +248,7 @@ def _inverse(depth: Array) -> Array:
 
 
 def _relative_range(depth: Array) -> Array:
-    """How much depth varies among a pixel and its four neighbours, as a share."""
+    """Return the relative variation of depth among a pixel and its four neighbours."""
     safe = np.where(depth > 0, depth, np.float32(200))
     low, high = safe.copy(), safe.copy()
     for ahead, back in ((np.s_[1:], np.s_[:-1]), (np.s_[:, 1:], np.s_[:, :-1])):

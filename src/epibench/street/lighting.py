@@ -1,4 +1,4 @@
-"""Light: the sky, what leaves each surface towards the camera, and what haze and rain on the way make of it."""
+"""Light: the sky, the light from surfaces to the camera, and the effects of haze and rain."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from epibench.street.scene import Scene
 
 VEHICLES = tuple(TRAIN_IDS[name] for name in ("car", "truck", "bus", "motorcycle", "bicycle"))
 LAMPS_SEEN = 5
-BESIDE = 0.35  # metres around a vehicle where it keeps light away
-WEAK_SUN = 0.15  # below this its shadows are not seen
+BESIDE = 0.35  # metres around a vehicle that it shades
+WEAK_SUN = 0.15  # shadows of a weaker sun are invisible
 SKY_DISTANCE = 400.0  # metres of haze before it
 
 
 @dataclass(frozen=True)
 class Sky:
-    """Colours of the light of the sun, from above and at the horizon, (3,); clouds: how much of it they cover."""
+    """Colours of the light of the sun, from above and at the horizon, (3,); clouds: the covered share."""
 
     sun: Array
     zenith: Array
@@ -34,12 +34,12 @@ class Sky:
 
     @property
     def daylight(self) -> float:
-        """Light from above as a share of that of a clear day."""
+        """Light from above relative to a clear day."""
         return float(0.5 * self.sun[1] + 0.55 * self.zenith[1] + 0.45 * self.horizon[1]) / 1.43
 
 
 def make_sky(conditions: Conditions) -> Sky:
-    """The sky of a scene: rain and haze take the sun's share away, night takes nearly all."""
+    """Return the sky of a scene: rain and haze reduce the sun's light, night removes almost all."""
     night, rain, haze = conditions["night"], conditions["rain"], conditions["haze"]
     dull = min(1.0, rain + 0.8 * haze)
     low_sun = 4 * night * max(0.0, 1 - night) * (night < 1)  # dusk lies between day and night
@@ -85,7 +85,7 @@ class View:
 
 
 def illuminate(scene: Scene, surfaces: Surfaces, sky: Sky, conditions: Conditions) -> tuple[Array, Array]:
-    """Linear light, (height, width, 3), and the share of a laser's light that comes back, of every pixel."""
+    """Return linear light, (height, width, 3), and the reflected share of a laser's light, of every pixel."""
     view = make_view(scene, surfaces)
     setting = Setting(scene, conditions["texture"], conditions["night"], conditions["rain"])
     gloss = np.zeros(len(view.depth), np.float32)
@@ -187,7 +187,7 @@ def footprints(scene: Scene) -> list[tuple[int, int, int, int, int]]:
 
 
 def lamp_light(scene: Scene, view: View) -> Array:
-    """Light of the nearest street lamps, and of one's own head lights, which reach some 40 m."""
+    """Return light of the nearest street lamps, and of the camera's head lights, which reach some 40 m."""
     light = np.zeros((len(view.depth), 3), np.float32)
     for lamp in sorted(scene.lamps, key=lambda lamp: lamp[2] ** 2 + lamp[0] ** 2)[:LAMPS_SEEN]:
         away = [np.float32(lamp[k]) - view.position[k] for k in range(3)]
@@ -219,7 +219,7 @@ def reflection(view: View, sky: Sky, gloss: Array) -> Array:
 
 
 def add_haze(light: Array, depth: Array, haze: float, sky: Sky) -> Array:
-    """Light from far away fades into the haze's: exp(−β·depth), here (1 + β·depth/16)⁻¹⁶ by multiplications."""
+    """Fade light from far away into the haze's: exp(−β·depth), here (1 + β·depth/16)⁻¹⁶ by multiplications."""
     if not haze:
         return light
     density = np.float32(0.035 * haze)

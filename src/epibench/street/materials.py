@@ -1,4 +1,4 @@
-"""How surfaces look: one function for each material, from positions on a part to colour, light and gloss."""
+"""Appearance of surfaces: one function for each material, from positions on a part to colour, light and gloss."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EYE = 1.65  # about the height of the camera
 
 @dataclass(frozen=True)
 class Setting:
-    """What materials know of the scene. texture: 0 (even colours) to 1; night: how many windows and lamps are lit."""
+    """Facts about the scene for materials. texture: 0 (even colours) to 1; night: share of lit windows and lamps."""
 
     scene: Scene
     texture: float
@@ -97,17 +97,17 @@ class Pixels:
         return along, np.where(self.on_end, self.half[0] * (1 - side), self.half[2] * ends)
 
     def sharpness(self, size: Array | float) -> Array:
-        """1 where a pattern of that size is resolved by the pixels, falling to 0 where it is not."""
+        """Return 1 if the pixels resolve a pattern of this size, falling to 0 otherwise."""
         return np.clip(size / self.footprint / 2 - 0.75, 0, 1).astype(np.float32)
 
     def flattened(self) -> Pixels:
-        """The same with the footprint on the ground, where pixels far away are long: depth / camera height times."""
+        """Return the pixels with the footprint on the ground, longer by depth / camera height."""
         return dataclasses.replace(self, footprint=self.footprint * np.maximum(self.depth / np.float32(EYE), 1))
 
 
 @dataclass
 class Appearance:
-    """colour: share of light that comes back, (pixel, 3); light: what it gives out; gloss: how much it mirrors."""
+    """colour: reflected share of light, (pixel, 3); light: emitted; gloss: mirrored share."""
 
     colour: Array
     light: Array | float = 0.0
@@ -333,7 +333,7 @@ def signals(pixels: Pixels, setting: Setting) -> Appearance:
     height = pixels.local[1] / pixels.half[1] * 1.5  # lenses at 1, 0 and −1
     lens = np.clip(np.round(1 - height), 0, 2).astype(np.int64)
     distance = ((height - (1 - lens)) / 1.5 * pixels.half[1]) ** 2 + pixels.local[0] ** 2
-    # A lens that is smaller than a pixel still shows.
+    # A lens that is smaller than a pixel is still visible.
     round_lens = (distance < 0.115**2) | (pixels.footprint > 0.12)
     lit = round_lens & (lens == np.round(pixels.style[0])) & (pixels.face == REAR)
     colour = np.where((round_lens & (pixels.face == REAR))[:, None], SIGNAL_COLOURS[lens] * 0.06, pixels.colour)
@@ -371,7 +371,7 @@ def road(pixels: Pixels, setting: Setting) -> Appearance:
 
 
 def _markings(pixels: Pixels, setting: Setting, offset: Array, along: Array) -> Array:
-    """The share of each pixel that is painted: a line that is thinner than a pixel covers a part of it."""
+    """Return the painted share of each pixel: a line thinner than a pixel covers a part of it."""
     markings, ground = setting.scene.markings, setting.scene.ground
     half = np.maximum(0.07, pixels.footprint * 0.5)
     painted = np.zeros(len(offset), np.float32)

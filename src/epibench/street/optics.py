@@ -15,9 +15,9 @@ from epibench.street.domains import Conditions
 def take_picture(
     light: Array, surface: Array, daylight: float, conditions: Conditions, rng: np.random.Generator
 ) -> Array:
-    """The image, (height, width, 3) uint8, from linear light and the numbers of the surfaces.
+    """Return the image, (height, width, 3) uint8, from linear light and the numbers of the surfaces.
 
-    daylight: the light outside as a share of a clear day's; the camera makes up for a part of what is missing.
+    daylight: the light outside relative to a clear day. The exposure compensates for a part of the missing light.
     """
     light = smooth_edges(light, surface)
     light = bloom(light, conditions["night"])
@@ -25,7 +25,7 @@ def take_picture(
     light = motion_blur(light, conditions["blur"], conditions.toss["blur"])
     light = expose(light, daylight, conditions)
     light = add_noise(light, conditions["noise"], conditions["night"], rng)
-    # The square root stands for the usual gamma; unlike powers it is the same on every machine.
+    # The square root approximates the usual gamma; unlike powers it is the same on every machine.
     image = np.sqrt(np.clip(light, 0, 1))
     image = cast_colour(image, conditions["colour"], conditions.toss["colour"], rng)
     bits = (np.clip(image, 0, 1) * 255 + 0.5).astype(np.uint8)
@@ -71,19 +71,19 @@ def blur_axis(image: Array, radius: float, axis: int) -> Array:
 def lens_blur(light: Array, blur: float) -> Array:
     """A lens out of focus: a standard deviation of up to 0.15 % of the image's width."""
     variance = (0.0015 * blur * light.shape[1]) ** 2 / 2  # of each of two passes
-    # The variance of weights (r, 1, r) is 2r/(1 + 2r); that of 2r + 1 equal ones is r(r + 1)/3.
+    # The variance of weights (r, 1, r) is 2r/(1 + 2r); of 2r + 1 equal weights it is r(r + 1)/3.
     radius = variance / (2 - 2 * variance) if variance < 2 / 3 else (math.sqrt(1 + 12 * variance) - 1) / 2
     return blur_axis(blur_axis(light, radius, 0), radius, 1) if radius > 0 else light
 
 
 def motion_blur(light: Array, blur: float, toss: float) -> Array:
-    """The camera turns while the shutter is open; in half of the scenes it does not."""
+    """Blur by a rotation of the camera during exposure, in half of the scenes."""
     radius = 2.2 * blur * max(toss - 0.5, 0) * light.shape[1] / 512
     return blur_axis(light, radius, 1) if radius > 0.05 else light
 
 
 def bloom(light: Array, night: float) -> Array:
-    """A glow around what is brighter than the sensor can take."""
+    """Add a glow around pixels that are brighter than the sensor's range."""
     if not night:
         return light
     bright = np.maximum(light[::4, ::4] - np.float32(0.9), 0)

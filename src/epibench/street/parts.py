@@ -1,7 +1,7 @@
-"""The parts that objects are made of, and how they are put together.
+"""The parts of objects, and their assembly.
 
 A part is a solid (a box that may taper, or an eight-sided prism), an ellipsoid, or a flat panel with a pattern of
-holes. Objects are built in axes of their own, x to their right, y up, z to their front, and placed by `Parts.at`.
+holes. Objects have their own axes, x to their right, y up, z to their front, and `Parts.at` places them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Shape(IntEnum):
 
 
 class Material(IntEnum):
-    """How a surface looks: each has a function in materials.py."""
+    """The look of a surface: each material has a function in materials.py."""
 
     SKY, ROAD, PAVING, GRASS, KERB = range(5)
     PLAIN, PAINT, CAR_BODY, CAR_CABIN, COACH, WHEEL, FACADE, MASONRY, ROOF, FOLIAGE = range(5, 15)
@@ -70,7 +70,7 @@ class PartTable:
 
 
 class Parts:
-    """A list of parts that grows; `at` says where the next object stands."""
+    """A growing list of parts; `at` sets the place of the next object."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[float, ...]] = []
@@ -79,7 +79,7 @@ class Parts:
         self._turned: dict[tuple[float, ...], list[float]] = {}
 
     def at(self, x: float, z: float, yaw: float = 0.0, y: float = 0.0) -> Parts:
-        """Begin an object that stands at (x, y, z) and faces the direction (sin yaw, 0, cos yaw)."""
+        """Start an object at (x, y, z) that faces the direction (sin yaw, 0, cos yaw)."""
         self._position = (x, y, z)
         self._turn = (math.cos(yaw), math.sin(yaw))
         self._turned = {}
@@ -87,7 +87,7 @@ class Parts:
 
     @property
     def is_near(self) -> bool:
-        """Whether small parts of the object are worth drawing: farther away they are a pixel or two."""
+        """Whether small parts of the object are rendered: farther away they are a pixel or two."""
         return self._position[0] ** 2 + self._position[2] ** 2 < DETAIL**2
 
     def box(self, centre: Vector, half: Vector, look: Look, taper: Vector = (0.0, 0.0, 0.0)) -> None:
@@ -108,7 +108,7 @@ class Parts:
         along = tuple(b - a for a, b in zip(start, end, strict=True))
         length = math.sqrt(sum(a * a for a in along))
         y = tuple(a / length for a in along)
-        # Any direction across will do, as long as it is not along.
+        # Any direction across is suitable unless it is along the tube.
         x = (y[1], -y[0], 0.0) if abs(y[2]) < 0.9 else (0.0, y[2], -y[1])
         size = math.sqrt(sum(a * a for a in x))
         x = (x[0] / size, x[1] / size, x[2] / size)
@@ -117,7 +117,7 @@ class Parts:
         self._add(Shape.BOX, centre, (radius, length / 2, radius), (*x, *y, *z), look, (0.0, 0.0, 0.0))
 
     def ellipsoid(self, centre: Vector, half: Vector, look: Look, ragged: float = 0.0) -> None:
-        """An ellipsoid; ragged: how much of its outline is broken up into leaves, 0 to 1."""
+        """Add an ellipsoid; ragged: share of its outline that is broken up into leaves, 0 to 1."""
         shape = Shape.LEAVES if ragged > 0 else Shape.ELLIPSOID
         self._add(shape, centre, half, _UPRIGHT, look, (ragged, 0.0, 0.0))
 
@@ -126,7 +126,7 @@ class Parts:
         self._add(Shape.RING, centre, (radius, 1.0, radius), _SIDEWAYS, look, (1 - width / radius, 0.0, 0.0))
 
     def bars(self, centre: Vector, half: Vector, look: Look, step: float, share: float) -> None:
-        """A fence that faces sideways: rails, and bars at every `step` that cover that share of it."""
+        """Add a fence that faces sideways: rails, and bars at every `step` that cover this share of it."""
         self._add(Shape.BARS, centre, (half[2], 1.0, half[1]), _FENCE, look, (step, share, 0.0))
 
     def _add(

@@ -31,7 +31,7 @@ RAIL = 0.06  # the share of a fence's half height that its upper and lower rail 
 FINEST_CELL, COARSEST_CELL = 0.12, 0.30  # metres of a cell of the shadow map
 SHADOW_REACH = 30.0  # metres from its middle to its edges
 SHADOW_AHEAD = 27.0  # metres from the camera to its middle
-SHADOW_BIAS = 0.05  # metres that a surface does not shade itself
+SHADOW_BIAS = 0.05  # metres within which a surface does not shade itself
 SUN_DISTANCE = 300.0
 BOX_FACES, PRISM_SIDES = 6, 8
 RIGHT, LEFT, TOP, BOTTOM, FRONT, REAR = range(BOX_FACES)
@@ -109,7 +109,7 @@ class Quadrics:
 
 
 def ellipsoid_depths(parts: PartTable, chosen: Array, rays: Rays) -> Quadrics:
-    """Where rays first meet the chosen ellipsoids, as spheres of radius 1 in their own axes.
+    """Return where rays first meet the chosen ellipsoids, as spheres of radius 1 in their own axes.
 
     |o + t·d| = 1 has the smaller root 1/t = (−o·d + √s)/(o·o − 1), where s = d·d − |o × d|².
     """
@@ -187,7 +187,7 @@ _COLUMN = np.array([[math.cos(edge), y, math.sin(edge)] for edge in _EDGES for y
 
 @dataclass(frozen=True)
 class Surfaces:
-    """What the camera sees. depth: z-depth in metres, 0 for the sky; surface: its numbers; both (height, width)."""
+    """The visible surfaces. depth: z-depth in metres, 0 for the sky; surface: their numbers; both (height, width)."""
 
     depth: Array
     surface: Array
@@ -197,7 +197,7 @@ class Surfaces:
 
 @dataclass
 class Canvas:
-    """The picture as it is drawn. nearness: the largest w so far; surface: whose it is."""
+    """The picture during rendering. nearness: the largest w so far; surface: its number."""
 
     rays: Rays
     nearness: Array
@@ -226,9 +226,9 @@ def render(parts: PartTable, ground: Ground, camera: Camera) -> Surfaces:
 
 
 def visible(seen: Array, rays: Rays) -> dict[int, Rectangle]:
-    """The rectangles of those parts that are in the picture, nearest first.
+    """Return the rectangles of the parts in the picture, nearest first.
 
-    seen: corners as (right per depth, down per depth, depth). Where a part reaches behind the camera, it is cut at
+    seen: corners as (right per depth, down per depth, depth). A part that reaches behind the camera is cut at
     `NEAR`: the cut's corners lie on the lines between corners before and behind.
     """
     ahead = seen[..., 2] > NEAR
@@ -256,7 +256,7 @@ def _cut(seen: Array) -> Array:
 def draw(parts: PartTable, planes: Planes, canvas: Canvas, rectangles: dict[int, Rectangle], nearest: Array) -> None:
     """Draw the parts of these rectangles onto the canvas; nearest: the largest w that each can have."""
     depths, enters = plane_depths(planes, canvas.rays)
-    # Faces where rays enter come first, then those where they leave: slices are cheaper than choices.
+    # Faces where rays enter come first, then faces where they leave: slices are cheaper than choices.
     used = np.where(parts.shape == Shape.PRISM, FACES, BOX_FACES)
     faces = np.argsort(np.where(np.arange(FACES) < used[:, None], ~enters, 2), axis=1, kind="stable")
     depths = np.take_along_axis(depths, faces[..., None], 1)
@@ -270,7 +270,7 @@ def draw(parts: PartTable, planes: Planes, canvas: Canvas, rectangles: dict[int,
     shapes, limits = parts.shape.tolist(), nearest.tolist()
     for part, rectangle in rectangles.items():
         if canvas.nearness[rectangle].min() >= limits[part]:
-            continue  # hidden by what is drawn already
+            continue  # hidden by nearer parts
         if shapes[part] in (Shape.BOX, Shape.PRISM):
             draw_solid(canvas, rectangle, depths[part, : used[part]], counts[part], numbers[part])
         elif shapes[part] in (Shape.ELLIPSOID, Shape.LEAVES):
@@ -292,7 +292,7 @@ def draw_solid(canvas: Canvas, rectangle: Rectangle, depths: Array, count: int, 
     hit &= w >= np.maximum.reduce(by_row[count:, :, None] + by_column[count:, None, :])
     np.copyto(nearness, w, where=hit)
     if canvas.rays.parallel:
-        return  # whose shadow it is does not matter
+        return  # the part of a shadow does not matter
     np.copyto(surface, numbers[0], where=hit)
     for face in range(1, count):
         np.copyto(surface, numbers[face], where=hit & (entering[face] == w))
@@ -322,7 +322,7 @@ def draw_ellipsoid(canvas: Canvas, where: Rectangle, parts: PartTable, part: int
 
 
 def _leaf_holes(rays: Rays, parts: PartTable, part: int, v: Array, u: Array, w: Array) -> Array:
-    """How much a surface must face the camera to be there: random for each piece, 0 to the part's raggedness."""
+    """Return how much a leaf must face the camera to exist: random for each piece, 0 to the part's raggedness."""
     right, down, forward = rays.direction
     far = 1 / (w * LEAF)
     cells = ((right[k] * u + down[k] * v + forward[k]) * far + rays.origin[2, k] / LEAF for k in range(3))
@@ -357,7 +357,7 @@ def ground_material(surface: Array) -> Array:
 
 @dataclass(frozen=True)
 class ShadowMap:
-    """How far the rays of the sun get: depth, (cell, cell); axes: rows across, across and along the rays."""
+    """How far the rays of the sun reach: depth, (cell, cell); axes: rows across, across and along the rays."""
 
     depth: Array
     axes: Array
@@ -365,9 +365,9 @@ class ShadowMap:
     cell: float
 
     def lit(self, position: Array, normal: Array) -> Array:
-        """1 where the sun shines, 0 in the shade; position, normal: (3, pixel).
+        """Return 1 in sunlight, 0 in the shade; position, normal: (3, pixel).
 
-        Looked up a little above the surface: its own cells are too coarse to tell it from itself.
+        Points are moved a little above the surface: coarse cells would make a surface shade itself.
         """
         position = position + normal * np.float32(1.5 * self.cell)
         axes, middle = self.axes.astype(np.float32), self.middle.astype(np.float32)

@@ -1,4 +1,4 @@
-"""People, and what they drive and ride: each built around the point where it stands, facing z."""
+"""People and vehicles, each built around the point where it stands, facing z."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BUS_PAINTS: tuple[Colour, ...] = ((0.65, 0.45, 0.05), (0.5, 0.05, 0.05), (0.7, 0
 
 
 def pedestrian(parts: Parts, chance: Chance, novel: float = 0.0) -> None:
-    """Somebody who stands or walks; novel: with an umbrella, or a child."""
+    """Add a person who stands or walks; novel: with an umbrella, or a child."""
     label = TRAIN_IDS["person"]
     height = chance.between(1.55, 1.88) * (0.68 if chance() < 0.15 * novel else 1.0)
     scale, stride = height / 1.75, chance.between(0.02, 0.36)
@@ -59,7 +59,7 @@ def pedestrian(parts: Parts, chance: Chance, novel: float = 0.0) -> None:
 
 
 def cyclist(parts: Parts, chance: Chance, lean: float, helmet: bool = False) -> None:
-    """Somebody on a saddle at a height of 0.95 m, with the hands at a bar in front."""
+    """Add a person on a saddle at a height of 0.95 m, with the hands at a bar in front."""
     label = TRAIN_IDS["rider"]
     top, legs, skin = (Look(label, Material.PLAIN, chance.pick(colours)) for colours in (TOPS, TROUSERS, SKIN))
     material, colours = (Material.PAINT, TOPS) if helmet or chance.hit(0.5) else (Material.PLAIN, HAIR)
@@ -86,7 +86,10 @@ def wheels(parts: Parts, label: int, radius: float, half_width: float, along: tu
 
 
 def car(parts: Parts, chance: Chance, novel: float = 0.0) -> None:
-    """A saloon, an estate, a hatchback, an off-roader or a small van; novel: with a chance of a load on the roof."""
+    """Add a saloon, an estate, a hatchback, an off-roader or a small van.
+
+    novel: with a chance of a load on the roof.
+    """
     label = TRAIN_IDS["car"]
     kind = chance.pick(("saloon", "saloon", "estate", "hatchback", "off-roader", "van"))
     paint = chance.pick(PAINTS if chance.hit(0.95 - 0.2 * novel) else BRIGHT_PAINTS)

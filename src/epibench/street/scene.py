@@ -1,4 +1,4 @@
-"""A scene before it is looked at: its parts, its ground, what is painted on the road, where camera and sun are.
+"""A scene before rendering: its parts, its ground, road markings, camera and sun.
 
 The ground is a road that is straight or bends, a road that crosses it, kerbs, and bands of paving and grass. The
 road's centre line is a circle of curvature κ through the origin. A point has an offset from it (to the right) and lies
@@ -75,11 +75,11 @@ class Ground:
 
 
 def meet_ground(ground: Ground, rays: Rays, first_row: int = 0) -> tuple[Array, Array]:
-    """Inverse depth and material where rays of a camera meet the ground, from a row of the picture downwards.
+    """Return inverse depth and material where camera rays meet the ground, from a row of the picture downwards.
 
-    Both are (height, width); an inverse depth of 0: they never do.
-    A ray that meets the plane of the pavement off the road ends there; otherwise it goes on to the road, or, if it
-    leaves the road's outline on the way, ends on the face of the kerb.
+    Both are (height, width); an inverse depth of 0 means none. A ray that meets the plane of the pavement off the road
+    ends there. Other rays continue to the road, or, if they leave the road's outline before, end on the face of the
+    kerb.
     """
     rows = rays.rows[first_row:]
     x, y, z = ((rays.direction[1, k] * rows[:, None] + rays.direction[0, k] * rays.columns + rays.direction[2, k])
@@ -111,7 +111,7 @@ def meet_ground(ground: Ground, rays: Rays, first_row: int = 0) -> tuple[Array, 
 
 @dataclass(frozen=True)
 class Markings:
-    """What is painted on the road. lines: (offset, length of gaps or 0); zebra: arc lengths; stop: of a line across."""
+    """Road markings. lines: (offset, length of gaps or 0); zebra: arc lengths; stop: arc length of a stop line."""
 
     lines: tuple[tuple[float, float], ...]
     zebra: tuple[float, float] = (math.inf, math.inf)
@@ -122,7 +122,7 @@ class Markings:
 
 @dataclass(frozen=True)
 class Scene:
-    """What stands where. sun: the direction towards it; lamps: where street lamps shine from."""
+    """The content of a scene. sun: direction towards it; lamps: positions of lit street lamps."""
 
     parts: PartTable
     ground: Ground

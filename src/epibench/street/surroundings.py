@@ -1,4 +1,4 @@
-"""What stands beside a road: houses, walls and fences, plants, lamps, signs and traffic lights."""
+"""Objects beside a road: houses, walls and fences, plants, lamps, signs and traffic lights."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _leaves(chance: Chance, novel: float) -> Look:
 
 
 def tree(parts: Parts, chance: Chance, scale: float = 1.0, novel: float = 0.0, clumps: int = 7) -> None:
-    """A broad-leaved tree with so many clumps of leaves; novel: a conifer, or a tree without leaves."""
+    """Add a broad-leaved tree with `clumps` clumps of leaves; novel: a conifer, or a tree without leaves."""
     kind = chance()
     if kind < 0.3 * novel:
         return conifer(parts, chance, scale)
@@ -209,7 +209,7 @@ def sign(parts: Parts, chance: Chance, novel: float = 0.0) -> None:
 
 
 def traffic_light(parts: Parts, chance: Chance, arm: float, state: int) -> None:
-    """A traffic light facing −z; arm: how far a second one hangs over the road, if not 0; state: 0 red … 2 green."""
+    """Add a traffic light facing −z; arm: overhang of a second one, 0 for none; state: 0 red … 2 green."""
     look = Look(TRAIN_IDS["traffic light"], Material.SIGNALS, (0.03, 0.035, 0.03), (float(state),))
     tall, post = 5.2 if arm else 2.6, Look(TRAIN_IDS["pole"], Material.PLAIN, GREY)
     parts.pillar((0, tall / 2, 0), (0.08, tall / 2, 0.08), post, 0.2)
@@ -220,7 +220,7 @@ def traffic_light(parts: Parts, chance: Chance, arm: float, state: int) -> None:
 
 
 def bin_or_cone(parts: Parts, chance: Chance) -> None:
-    """A thing that has no class in Cityscapes' 19: a bin, or a cone of a building site."""
+    """Add an object without a class in Cityscapes' 19: a bin, or a cone of a building site."""
     if chance.hit(0.5):
         colour = chance.pick(((0.05, 0.15, 0.07), (0.05, 0.08, 0.2), (0.08, 0.08, 0.08)))
         parts.box((0, 0.5, 0), (0.3, 0.5, 0.3), Look(IGNORE, Material.PLAIN, colour))

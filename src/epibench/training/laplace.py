@@ -1,10 +1,11 @@
 """A Gaussian around the last layer of a trained network: its curvature over the training data, and its prior.
 
-The precision of the posterior is H + δ·1, with δ that of a prior N(0, 1/δ) on the weights and biases θ of the layer,
-and H the generalised Gauss-Newton matrix of the negative log-likelihood, for our likelihoods the Fisher matrix: the sum
-over observations of (∂raw/∂θ)ᵀ Λ (∂raw/∂θ), with Λ = diag(p) − ppᵀ of classes, and 1/σ² and ½ of the mean and the log
-variance of a Gaussian. A last layer is linear, so that ∂raw/∂θ is the features of a pixel, and H the sum of Λ ⊗ φφᵀ. It
-is summed over some pixels at a time: nothing ever has the size pixels × outputs × parameters.
+The precision of the posterior is H + δ·1. δ is the precision of a prior N(0, 1/δ) on the weights and biases θ of the
+layer. H is the generalised Gauss-Newton matrix of the negative log-likelihood, which equals the Fisher matrix for the
+likelihoods of epibench: the sum over observations of (∂raw/∂θ)ᵀ Λ (∂raw/∂θ). For classes Λ = diag(p) − ppᵀ. For the
+mean and the log variance of a Gaussian, Λ is 1/σ² and ½. A last layer is linear, so that ∂raw/∂θ are the features of a
+pixel, and H is the sum of Λ ⊗ φφᵀ. The sum runs over some pixels at a time: no tensor has the size pixels × outputs ×
+parameters.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from epibench.interpolation import grid_positions
 from epibench.likelihoods import gaussian
 from epibench.networks.last_layer import LastLayer, LastLayers, Place, Seen
 
-ENTRIES = 2**20  # of the largest tensor that is made of pixels; as many of these are taken at a time
-LARGEST_WHOLE = 2048  # weights of a layer whose curvature is taken whole, if nothing else is said
-HELD_OUT = 5  # one of so many images is held out to choose the prior precision
-FACTORS = tuple(10 ** (power / 2) for power in range(-8, 13))  # of the prior precision, that are tried there
-SAMPLES = 16  # of the posterior, that each of them is tried with
+ENTRIES = 2**20  # of the largest tensor of pixels; limits the pixels of one pass
+LARGEST_WHOLE = 2048  # weights of a layer up to which `auto` keeps the whole curvature
+HELD_OUT = 5  # one of HELD_OUT images is held out to choose the prior precision
+FACTORS = tuple(10 ** (power / 2) for power in range(-8, 13))  # factors of the prior precision that are tried
+SAMPLES = 16  # samples of the posterior for each factor
 WIDEST = 50.0  # log δ lies between ± this
 
 Batches = Iterable[tuple[Any, Tensor, Tensor]]
@@ -35,10 +36,14 @@ Form = Literal["auto", "full", "kronecker"]
 
 
 class Pixels(NamedTuple):
-    """Some pixels that count: what each last layer sees there, and what the network says, in float64.
+    """Counted pixels in float64: inputs of each last layer, and outputs of the network.
 
-    features: (pixel, feature) for each layer, the one for its bias last; raw: (pixel, output); target: (pixel,);
-    weight: (pixel,), 1 for all pixels of an image together; held_out: (pixel,), whether the image is.
+    Args:
+        features: (pixel, feature) for each layer, with the feature of its bias last.
+        raw: (pixel, output).
+        target: (pixel,).
+        weight: (pixel,), 1 for all pixels of an image together.
+        held_out: (pixel,), whether the image is held out.
     """
 
     features: tuple[Tensor, ...]
@@ -48,17 +53,23 @@ class Pixels(NamedTuple):
     held_out: Tensor
 
     def where(self, mask: Tensor) -> Pixels:
-        """Those of them where the mask is true."""
+        """Return the pixels where the mask is true."""
         raw, target, weight, held_out = (each[mask] for each in self[1:])
         return Pixels(tuple(each[mask] for each in self.features), raw, target, weight, held_out)
 
 
 @dataclass(frozen=True)
 class TrainingPixels:
-    """The training data as the last layers see it, read some pixels at a time.
+    """The last layers' view of the training data, read some pixels at a time.
 
-    num_pixels: about so many of each image, drawn at random by the key; None: all. class_weights: how much a pixel
-    counts, by its class; None: all alike. An image counts as one, however many pixels it has.
+    Every image has weight 1, whatever its number of pixels.
+
+    Args:
+        network: The last layers.
+        batches: Yields the training data.
+        key: Random key of the chosen pixels.
+        num_pixels: Approximate number of random pixels of each image; None: all pixels.
+        class_weights: Weights of classes; None: equal weights.
     """
 
     network: LastLayers
@@ -69,7 +80,7 @@ class TrainingPixels:
 
     @property
     def at_once(self) -> int:
-        """How many pixels are given at a time."""
+        """The number of pixels in one pass."""
         shapes = [layer.shape for layer in self.network.layers]
         widest = max(max(outputs * features, 4 * features) for outputs, features in shapes)
         return max(1, ENTRIES // max(widest, SAMPLES * sum(outputs for outputs, _ in shapes)))
@@ -77,7 +88,7 @@ class TrainingPixels:
     def __iter__(self) -> Iterator[Pixels]:
         first = (0, 0)  # the number of the first image, and of its first pixel
         for inputs, target, valid in self.batches():
-            if target.ndim == 1:  # points are images of one pixel
+            if target.ndim == 1:  # a point is an image of one pixel
                 target, valid = target[:, None, None], valid[:, None, None]
             seen = self.network.see(inputs)
             target, valid = target.to(seen.raw.device), valid.to(seen.raw.device)
@@ -102,7 +113,7 @@ class TrainingPixels:
             )
 
     def _drawn(self, valid: Tensor, shares: Tensor, first_pixel: int) -> Iterator[Tensor]:
-        """Numbers of valid pixels of all images, each drawn with the share of its image."""
+        """Yield numbers of valid pixels, each chosen with the probability of its image."""
         key = torch.tensor([self.key], device=valid.device)
         for start in range(0, valid.numel(), ENTRIES):
             numbers = torch.nonzero(valid.flatten()[start : start + ENTRIES]).flatten() + start
@@ -131,9 +142,13 @@ class TrainingPixels:
 
 
 def values_at(maps: Tensor, numbers: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
-    """Values at some pixels of maps that may be coarser than their images, interpolated, (pixel, channel) float64.
+    """Return interpolated values at some pixels of coarse maps, (pixel, channel) float64.
 
-    maps: (image, channel, row, column); numbers: of pixels, all images of `size` one after the other, row by row.
+    Args:
+        maps: (image, channel, row, column).
+        numbers: Numbers of pixels: all images of `size` one after the other, row by row.
+        size: Height and width of the images.
+        align_corners: Whether the corners of maps and images lie on each other.
     """
     height, width = size
     image, inside = numbers // (height * width), numbers % (height * width)
@@ -150,14 +165,14 @@ def values_at(maps: Tensor, numbers: Tensor, size: Sequence[int], align_corners:
 
 
 def _neighbours(place: Tensor, coarse: int, fine: int, align_corners: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The grid points before and after pixels of one axis, and how far they are on the way, (pixel, 1)."""
+    """Return the grid points before and after pixels of one axis, and their relative position, (pixel, 1)."""
     position = grid_positions(range(fine), coarse, fine, align_corners, place.device)[place]
     before = position.long()
     return before, (before + 1).clamp(max=coarse - 1), (position - before)[:, None]
 
 
 def fisher_matrices(likelihood: str, raw: Tensor, layers: Sequence[LastLayer]) -> list[Tensor]:
-    """Λ of each layer's own outputs before scaling, (pixel, output, output). raw: (pixel, output)."""
+    """Return Λ of each layer's own outputs before scaling, (pixel, output, output). `raw`: (pixel, output)."""
     if likelihood == "categorical":
         probs = torch.softmax(raw, 1)
         found = [torch.diag_embed(probs) - probs[:, :, None] * probs[:, None, :]]
@@ -170,9 +185,9 @@ def fisher_matrices(likelihood: str, raw: Tensor, layers: Sequence[LastLayer]) -
 
 @dataclass(frozen=True)
 class Spectrum:
-    """A curvature by its eigenvalues and eigenvectors: (left ⊗ right) diag(values) (left ⊗ right)ᵀ.
+    """A curvature as eigenvalues and eigenvectors: (left ⊗ right) diag(values) (left ⊗ right)ᵀ.
 
-    values: (row, column); left: (row, row); right: (column, column). Of a whole matrix there is one row.
+    values: (row, column); left: (row, row); right: (column, column). A whole matrix has one row.
     """
 
     values: Tensor
@@ -180,12 +195,12 @@ class Spectrum:
     right: Tensor
 
     def deviations(self, noise: Tensor, precision: float | Tensor) -> Tensor:
-        """Samples of N(0, (H + δ·1)⁻¹), made of standard normal numbers of the shape of `values`."""
+        """Return samples of N(0, (H + δ·1)⁻¹) from standard normal numbers in the shape of `values`."""
         return self.left @ (noise / (self.values + precision).sqrt()) @ self.right.T
 
 
 class Curvature:
-    """H of one layer, summed up: the whole matrix, (output · feature)², or two factors whose product stands for it.
+    """The sum H of one layer: the whole matrix, (output · feature)², or two factors.
 
     The factors are the means of Λ and of φφᵀ over all observations (Martens and Grosse 2015).
     """
@@ -196,7 +211,7 @@ class Curvature:
         self.sums = [torch.zeros(size, dtype=torch.float64, device=device) for size in sizes]
 
     def add(self, features: Tensor, fisher: Tensor, weight: Tensor) -> None:
-        """Count pixels: features (pixel, feature), Λ (pixel, output, output), how much each counts (pixel,)."""
+        """Add pixels: features (pixel, feature), Λ (pixel, output, output), weights (pixel,)."""
         if len(self.sums) == 3:
             outer, inner, total = self.sums
             outer += torch.einsum("p,pij->ij", weight, fisher)
@@ -204,7 +219,7 @@ class Curvature:
             total += weight.sum()
             return
         fisher = weight[:, None, None] * fisher
-        for row in range(fisher.shape[1]):  # H is symmetric: what lies left of the diagonal is left out
+        for row in range(fisher.shape[1]):  # H is symmetric: entries left of the diagonal are not computed
             rest = fisher[:, row, row:, None] * features[:, None]
             self.sums[0][row, :, row:] += (features.T @ rest.flatten(1)).view(-1, *rest.shape[1:])
 
@@ -214,7 +229,7 @@ class Curvature:
         return together
 
     def spectrum(self, observations: float = 1.0) -> Spectrum:
-        """Its eigenvalues and eigenvectors, if every image counts as so many observations."""
+        """Return the eigenvalues and eigenvectors. `observations` is the weight of an image."""
         if len(self.sums) == 3:
             outer, inner, total = self.sums
             (rows, left), (columns, right) = (torch.linalg.eigh(each) for each in (outer, inner / total))
@@ -227,10 +242,14 @@ class Curvature:
 
 
 def marginal_precision(values: Tensor, squared: float) -> float:
-    """The prior precision δ that makes the data most probable, given eigenvalues of H and the sum of squared weights.
+    """Return the prior precision δ of the largest marginal likelihood.
 
-    log p(Y | δ) = ½ (D log δ − Σ log(λ + δ) − δ ‖θ‖²) + what does not depend on δ. It rises as long as the number of
-    weights that the data determines, Σ λ/(λ + δ), exceeds δ ‖θ‖², and falls from there on (MacKay 1992).
+    log p(Y | δ) = ½ (D log δ − Σ log(λ + δ) − δ ‖θ‖²) + constant. It rises while the number of weights that the data
+    determines, Σ λ/(λ + δ), exceeds δ ‖θ‖², and falls afterwards (MacKay 1992).
+
+    Args:
+        values: Eigenvalues λ of H.
+        squared: ‖θ‖², the sum of squared weights.
     """
     low, high = -WIDEST, WIDEST
     while high - low > 1e-12 * WIDEST:
@@ -242,7 +261,10 @@ def marginal_precision(values: Tensor, squared: float) -> float:
 
 
 def negative_log_likelihood(likelihood: str, raw: Tensor, target: Tensor) -> Tensor:
-    """Of what samples predict together, (pixel,). raw: (sample, pixel, output); target: (pixel,)."""
+    """Return the loss of the mean prediction of samples, (pixel,).
+
+    raw: (sample, pixel, output); target: (pixel,).
+    """
     if likelihood == "categorical":
         of_each = torch.log_softmax(raw, 2)[:, torch.arange(len(target), device=raw.device), target]
     else:
@@ -253,10 +275,13 @@ def negative_log_likelihood(likelihood: str, raw: Tensor, target: Tensor) -> Ten
 
 @dataclass(frozen=True)
 class Fit:
-    """How a Gaussian is fitted to the last layers of a network.
+    """The fit of a Gaussian to the last layers of a network.
 
-    form: of the curvature; `auto` is the whole matrix up to LARGEST_WHOLE weights of a layer. precision: of the prior,
-    by the marginal likelihood, by held-out images, or given. observations: that an image counts as.
+    Args:
+        likelihood: Likelihood of the network.
+        form: Form of the curvature; `auto` is the whole matrix up to LARGEST_WHOLE weights of a layer.
+        precision: Prior precision: by the marginal likelihood, by held-out images, or a number.
+        observations: Number of observations that an image counts as.
     """
 
     likelihood: str
@@ -265,7 +290,7 @@ class Fit:
     observations: float = 1.0
 
     def __call__(self, data: TrainingPixels, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What `sampled` makes weights of: for each layer where its weights are, the spectrum of H, and δ."""
+        """Return the tensors for `sampled`: for each layer the places of its weights, the spectrum of H, and δ."""
         layers = data.network.layers
         if self.likelihood == "categorical" and len(layers) > 1:
             raise InputError(f"logits come from {len(layers)} last layers; a curvature is made of those of one")
@@ -282,7 +307,7 @@ class Fit:
         return found
 
     def curvatures(self, data: TrainingPixels) -> tuple[list[Curvature], list[Curvature]]:
-        """H of every layer, over the images that are not held out and over those that are."""
+        """Return H of every layer, over the images that are not held out and over held-out images."""
         layers, parts = data.network.layers, tuple[list[Curvature], ...]()
         for pixels in data:
             parts = parts or tuple([self._empty(layer, pixels.raw.device) for layer in layers] for _ in range(2))
@@ -303,14 +328,14 @@ class Fit:
     def _precisions(
         self, spectra: Sequence[Spectrum], layers: Sequence[LastLayer], trained: Mapping[str, Tensor]
     ) -> list[float]:
-        """The prior precision of every layer: as given, or of the largest marginal likelihood."""
+        """Return the prior precision of every layer: the given number, or of the largest marginal likelihood."""
         if not isinstance(self.precision, str):
             return [self.precision] * len(layers)
         squares = [float(layer.read(trained).square().sum()) for layer in layers]
         return [marginal_precision(each.values, squared) for each, squared in zip(spectra, squares, strict=True)]
 
     def _best_factor(self, data: TrainingPixels, spectra: Sequence[Spectrum], precisions: Sequence[float]) -> float:
-        """The factor of all prior precisions with which samples predict held-out images best."""
+        """Return the factor of all prior precisions whose samples predict held-out images best."""
         shapes = [(SAMPLES, *each.values.shape) for each in spectra]
         noises = [
             randomness.normal_of(randomness.key(data.key, "validation", number), shape).to(each.values)
@@ -340,7 +365,10 @@ class Fit:
 
 
 def moved(pixels: Pixels, deviations: Sequence[Tensor], layers: Sequence[LastLayer]) -> Tensor:
-    """Raw outputs with samples of the last layers, (sample, pixel, output). deviations: (sample, output, feature)."""
+    """Return raw outputs with samples of the last layers, (sample, pixel, output).
+
+    deviations: (sample, output, feature).
+    """
     parts = [
         features @ change.mT * torch.tensor(layer.scale).to(change)
         for features, change, layer in zip(pixels.features, deviations, layers, strict=True)
@@ -349,7 +377,7 @@ def moved(pixels: Pixels, deviations: Sequence[Tensor], layers: Sequence[LastLay
 
 
 def _tensors(layer: LastLayer, spectrum: Spectrum, precision: float) -> dict[str, Tensor]:
-    """What is saved of a layer."""
+    """Return the saved tensors of a layer."""
     places = {"weight": layer.weight, "bias": layer.bias}
     return {
         **{f"{kind}.{place.name}": torch.tensor(place[1:]) for kind, place in places.items() if place is not None},
@@ -363,9 +391,12 @@ def _tensors(layer: LastLayer, spectrum: Spectrum, precision: float) -> dict[str
 def sampled(
     posterior: Mapping[str, Tensor], trained: Mapping[str, Tensor], key: Callable[..., int]
 ) -> dict[str, Tensor]:
-    """A sample of the weights of a network: those of its last layers drawn, all others as they were trained.
+    """Return a sample of the weights of a network. Only its last layers differ from the trained weights.
 
-    posterior: what `Fit` has found; key: a random key for the number of a layer.
+    Args:
+        posterior: Tensors of `Fit`.
+        trained: Trained weights.
+        key: Returns a random key for the number of a layer.
     """
     weights, number = dict(trained), 0
     while f"{number}.values" in posterior:
@@ -380,7 +411,7 @@ def sampled(
 
 
 def _placed(tensors: Mapping[str, Tensor]) -> LastLayer:
-    """Where the weights of a layer are, as `_tensors` has saved it; without a bias, all as those of one output."""
+    """Return the places of a layer's weights from saved tensors. Without a bias, the layer has one output."""
     places = {}
     for kind in ("weight", "bias"):
         for name in (name.removeprefix(f"{kind}.") for name in tensors if name.startswith(f"{kind}.")):

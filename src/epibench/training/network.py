@@ -1,7 +1,7 @@
-"""Train one large network; a stopped training resumes at its last saved step with the same numbers.
+"""Train one large network; a stopped training resumes from its last saved step with the same numbers.
 
-Everything random is a function of the network's keys and the step: initial weights, the order of the data, crops,
-dropout, noise. So a network comes out the same alone, among others, or elsewhere; on a CPU bit for bit.
+All random numbers are a function of the network's keys and the step: initial weights, the order of the data, crops,
+dropout, noise. So a network is the same alone, in an ensemble, or on another machine; on a CPU bit for bit.
 """
 
 from __future__ import annotations
@@ -41,23 +41,35 @@ from epibench.training.state import (
 )
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-LOG_EVERY = 20  # steps; a loss that is not finite is noticed as late as that
-ALIGNED = 16  # entries: parameters begin at multiples of 64 bytes, as if each had memory of its own
+LOG_EVERY = 20  # steps; a loss that is not finite is detected after at most LOG_EVERY steps
+ALIGNED = 16  # entries: parameters begin at multiples of 64 bytes, as in separate tensors
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkTraining(TrainingPlan):
-    """Everything that fixes how a large network is trained, besides its keys.
+    """Everything that fixes the training of a large network, except its keys.
 
-    loss: of every pixel, given raw outputs (image, output, height, width) and targets (image, height, width). Its mean
-    over valid pixels is U/N without the prior, where N is the number of images: pixels of an image depend on each
-    other, so an image counts as one observation. Coarser outputs are interpolated to the image. Losses of several
-    heads, (head · image, …), are added up. loss_parts: the number of equal parts of a batch, see `mean_loss`.
+    The mean loss over valid pixels is U/N without the prior, where N is the number of images: pixels of an image depend
+    on each other, so an image counts as one observation. Coarse outputs are interpolated to the image. Losses of
+    several heads, (head · image, …), are added. Dropout acts after the network's `dropout_places`.
 
-    class_weights: how much a pixel counts, by its class. An epoch is `epoch_steps` steps, for any size of the data.
-    Dropout acts after the network's `dropout_places`. whole_batches: samples are augmented on the device by an
-    `Augment`, a batch at a time. start: the weights that a network begins with, given the network; None for its own.
-    precision: of the network's passes.
+    Args:
+        build: Returns the network.
+        loss: Returns the loss of every pixel for raw outputs (image, output, height, width) and targets (image, height,
+            width).
+        samples: Training data.
+        augment: Augmentation of samples.
+        epoch_steps: Steps of an epoch, for any size of the data.
+        weight_decay: Weight decay of U/N.
+        decay_all: Whether weight decay acts on scales and biases, too.
+        clip: Largest norm of a gradient.
+        class_weights: Weights of classes.
+        loss_parts: Number of equal parts of a batch (see `mean_loss`).
+        channels_last: Whether tensors have channels last in memory.
+        compile: Whether torch.compile compiles the network.
+        precision: Precision of the network's passes.
+        whole_batches: Whether an `Augment` augments whole batches on the device.
+        start: Returns initial weights for the network; None: the network's own.
     """
 
     build: Callable[[], nn.Module]
@@ -78,12 +90,12 @@ class NetworkTraining(TrainingPlan):
 
     @property
     def num_steps(self) -> int:
-        """Steps of the whole training."""
+        """Steps of all epochs."""
         return self.num_epochs * self.epoch_steps
 
     @property
     def last_step(self) -> int:
-        """Where training ends: with the last network that is kept."""
+        """The last step: the end of the last kept epoch."""
         return self.keep[-1] * self.epoch_steps if self.keep else self.num_steps
 
 
@@ -99,14 +111,14 @@ class NetworkKeys:
 
     @classmethod
     def of(cls, seed: int, method: str, network: int, one_start: bool = False) -> NetworkKeys:
-        """The keys of a method's network; one_start: it has the initial weights of network 0."""
+        """Return the keys of a method's network. With `one_start` it has the initial weights of network 0."""
         purposes = ("order", "change", "dropout", "noise")
         initial = randomness.key(seed, method, 0 if one_start else network, "initial")
         return cls(initial, *(randomness.key(seed, method, network, purpose) for purpose in purposes))
 
 
 def build_network(build: Callable[[], nn.Module], key: int) -> nn.Module:
-    """A network with initial weights that are a function of the key; the caller's generators are left alone."""
+    """Return a network whose initial weights are a function of the key. The caller's generators do not change."""
     with torch.random.fork_rng():
         torch.manual_seed(key)
         return build()
@@ -120,7 +132,7 @@ def train_network(
     callbacks: TrainingCallbacks | None = None,
     workers: int = 0,
 ) -> tuple[LogRow, ...]:
-    """Train to the end, from the start or from a saved state; returns the log."""
+    """Train to the last kept epoch, from the start or from a saved state, and return the log."""
     callbacks = TrainingCallbacks() if callbacks is None else callbacks
     run, pacer = _Run(training, keys, device, state), Pacer()
     if run.step == 0 and 0 in training.keep:
@@ -192,7 +204,7 @@ class _Run:
         self.step, self.log = state.step, list(state.log)
 
     def batches(self, workers: int) -> Iterator[Batch]:
-        """The batches of all remaining steps, augmented, on the device."""
+        """Yield the batches of all remaining steps, augmented, on the device."""
         training, augment, device = self.training, self.training.augment, self.device
         size, pin = training.batch_size, device.type == "cuda"
         numbers = range(self.step * size, training.last_step * size)
@@ -210,12 +222,12 @@ class _Run:
             yield finish(cut)
 
     def take_step(self, batch: Batch) -> None:
-        """One step on a batch."""
+        """Take one step on a batch."""
         training = self.training
         self.flat.gradient.zero_()
         with self._dropout(len(batch.target)):
             raw = self._outputs(batch.inputs)
-        # Elsewhere the target may be NaN or no class, and outputs must not reach the gradient.
+        # On pixels that do not count, the target may be NaN or no class, and outputs must not reach the gradient.
         target = batch.target.masked_fill(~batch.valid, 0)
         weights = batch.valid if self.class_weights is None else batch.valid * self.class_weights[target]
         heads = torch.split(raw, len(target))
@@ -234,7 +246,7 @@ class _Run:
         self.counted += (weights > 0).any()
 
     def _outputs(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Raw outputs of the network in float32; mixed precision also rounds its inputs."""
+        """Return raw outputs of the network in float32. Mixed precision also rounds its inputs."""
         if self.training.precision == "32-true":
             return cast(Tensor, self.module(inputs))
         floating = {name: each.bfloat16() if each.is_floating_point() else each for name, each in inputs.items()}
@@ -242,14 +254,14 @@ class _Run:
             return cast(Tensor, self.module(floating)).float()
 
     def _loss(self, raw: Tensor, target: Tensor, valid: Tensor, weights: Tensor) -> Tensor:
-        """The mean loss of one head; weights: of pixels."""
+        """Return the mean loss of one head. `weights`: of pixels."""
         raw = upsampled(raw, target.shape[1:], aligned_corners(self.network))
         raw = torch.where(valid[:, None], raw, torch.zeros((), device=raw.device, dtype=raw.dtype))
         return mean_loss(self.training.loss(raw, target), weights, self.training.loss_parts)
 
     def _dropout(self, num_images: int) -> AbstractContextManager[object]:
         if self.training.compile and not self.drops:
-            return nullcontext()  # it would be traced for nothing
+            return nullcontext()  # would be compiled without effect
         first = self.step * self.training.batch_size
         keys = randomness.bits(torch.tensor([self.keys.dropout]), first, num_images)[0]
         return SeededDropout(keys.to(self.device), self.rate)
@@ -285,16 +297,16 @@ class _Run:
         return weights
 
     def state(self) -> TrainingState:
-        """Where training stands; the tensors are those in use."""
+        """Return the state of training, which shares its tensors."""
         buffers = dict(self.network.named_buffers())
         sums = {"loss": self.summed, "counted": self.counted}
         return TrainingState(self.step, self.flat.values, self.rule_state, buffers, tuple(self.log), sums)
 
 
 def mean_loss(losses: Tensor, weights: Tensor, parts: int = 1) -> Tensor:
-    """The weighted mean over pixels, averaged over equal parts of the batch.
+    """Return the weighted mean over pixels, averaged over equal parts of the batch.
 
-    A part whose weights are all 0 has the loss 0. weights: also bool, which pixels count.
+    A part whose weights are all 0 has the loss 0. Boolean weights select pixels.
     """
     means = []
     for part, counts in zip(losses.chunk(parts), weights.chunk(parts), strict=True):
@@ -305,10 +317,10 @@ def mean_loss(losses: Tensor, weights: Tensor, parts: int = 1) -> Tensor:
 
 
 def upsampled(raw: Tensor, size: Sequence[int], align_corners: bool = True) -> Tensor:
-    """What a network predicts on a coarse grid, (image, output, row, column), at the size of the image.
+    """Return coarse outputs, (image, output, row, column), at the size of the image.
 
-    Bilinear, as products with two matrices: on a GPU the gradient of torch's own interpolation is summed in an order
-    that changes from run to run.
+    Bilinear, as products with two matrices: on a GPU, torch sums the gradient of its own interpolation in a varying
+    order.
     """
     if raw.shape[-2:] == tuple(size):
         return raw
@@ -323,8 +335,8 @@ def upsampled(raw: Tensor, size: Sequence[int], align_corners: bool = True) -> T
 class FlatParameters:
     """The parameters of a network, and their gradients, as views of two flat tensors.
 
-    Parameters with two or more axes lie first: they are what weight decay, or a prior, acts on; scales and biases are
-    left alone, unless it acts on all.
+    Parameters with two or more axes come first: weight decay, or a prior, acts on them. Scales and biases are excluded,
+    unless it acts on all.
     """
 
     def __init__(self, network: nn.Module, decay_all: bool = False):
@@ -349,17 +361,17 @@ class FlatParameters:
 
     @property
     def decayed(self) -> tuple[Tensor, Tensor]:
-        """Values and gradient of what weight decay acts on."""
+        """Values and gradients of the parameters under weight decay."""
         return self.values[: self.num_decayed], self.gradient[: self.num_decayed]
 
 
 def _room(parameter: Tensor) -> int:
-    """Entries that a parameter takes up, with an unused gap that aligns the next one."""
+    """Return the entries of a parameter, with an unused gap that aligns the next parameter."""
     return -(-parameter.numel() // ALIGNED) * ALIGNED
 
 
 def _laid_out_like(flat: Tensor, parameter: Tensor) -> Tensor:
-    """A view with the shape of a parameter and its layout in memory."""
+    """Return a view with the shape of a parameter and its layout in memory."""
     if parameter.ndim == 4 and parameter.is_contiguous(memory_format=torch.channels_last):
         outputs, inputs, height, width = parameter.shape
         return flat.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
@@ -367,6 +379,6 @@ def _laid_out_like(flat: Tensor, parameter: Tensor) -> Tensor:
 
 
 def copy_buffers(network: nn.Module, saved: Mapping[str, Tensor]) -> None:
-    """Put saved buffers, such as the running statistics of batch norm, in their places."""
+    """Copy saved buffers, e.g. the running statistics of batch norm, into the network."""
     for name, buffer in network.named_buffers():
         buffer.copy_(saved[name])

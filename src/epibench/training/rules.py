@@ -1,7 +1,7 @@
-"""Update rules, how parameters move given the gradient of the mean loss, and schedules of the learning rate.
+"""Update rules of parameters, and schedules of the learning rate.
 
 A rule changes parameters of any shape in place, entry by entry, so that it serves stacked networks and single large
-ones alike. Samplers have theirs beside their method. Nothing here imports torch: recipes are read without it.
+networks. Samplers have their rules beside their method. This module does not import torch: recipes are read without it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RuleState = dict[str, "Tensor"]
 
 
 class Pace(NamedTuple):
-    """The learning rate of a step, and how much of the posterior's noise it adds (0: none, 1: all)."""
+    """The learning rate of a step, and its factor of the posterior's noise (0: none, 1: all)."""
 
     rate: float
     temperature: float = 1.0
@@ -30,7 +30,7 @@ Schedule = Callable[[int, int], Pace]  # (step from 1, number of steps) -> pace
 
 
 def constant(rate: float) -> Schedule:
-    """The same rate throughout."""
+    """A constant rate."""
     return lambda step, total: Pace(rate)
 
 
@@ -40,17 +40,17 @@ def poly(rate: float, power: float = POWER) -> Schedule:
 
 
 class Step(NamedTuple):
-    """What a rule may ask about the step it takes."""
+    """The facts about a step that a rule may use."""
 
     number: int  # from 1
     pace: Pace
     num_points: int  # N: the loss is U/N
-    noise: Tensor | None  # standard normal, in the shape of the parameters; None if the rule asks for none
+    noise: Tensor | None  # standard normal, in the shape of the parameters; None without noise
     epoch_steps: int = 1  # steps of an epoch
 
 
 class Rule(Protocol):
-    """One way to move parameters; `state` is what it remembers between steps, in the shape of the parameters."""
+    """An update rule of parameters. Its `state` has tensors in the shape of the parameters."""
 
     @property
     def noisy(self) -> bool:
@@ -58,17 +58,17 @@ class Rule(Protocol):
 
     @property
     def decoupled(self) -> bool:
-        """Whether weight decay shrinks the parameters beside the step, instead of being part of the gradient."""
+        """Whether weight decay shrinks the parameters directly, instead of through the gradient."""
 
     def start(self, parameters: Tensor) -> RuleState:
-        """The state before the first step."""
+        """Return the state before the first step."""
 
     def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
-        """Move the parameters in place."""
+        """Change the parameters in place."""
 
 
 def decay(parameters: Tensor, gradient: Tensor, precision: float, rule: Rule, pace: Pace) -> None:
-    """Draw parameters towards 0, as a prior N(0, 1/(N·precision)) does in U/N, through the gradient or beside it."""
+    """Shrink parameters as a prior N(0, 1/(N·precision)) does in U/N, through the gradient or directly."""
     if precision and rule.decoupled:
         parameters.mul_(1 - pace.rate * precision)
     elif precision:
@@ -89,11 +89,11 @@ class SGD:
     decoupled = False
 
     def start(self, parameters: Tensor) -> RuleState:
-        """The velocity, if there is momentum."""
+        """Return the velocity; empty without momentum."""
         return {"velocity": zeros_like(parameters)} if self.momentum else {}
 
     def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
-        """One step down the gradient."""
+        """Take one step down the gradient."""
         if self.momentum:
             gradient = state["velocity"].mul_(self.momentum).add_(gradient)
         parameters.add_(gradient, alpha=-step.pace.rate)
@@ -110,11 +110,11 @@ class Adam:
     decoupled = False
 
     def start(self, parameters: Tensor) -> RuleState:
-        """Both moments."""
+        """Return both moments."""
         return {"first": zeros_like(parameters), "second": zeros_like(parameters)}
 
     def update(self, parameters: Tensor, gradient: Tensor, state: RuleState, step: Step) -> None:
-        """One step along the first moment, scaled by the second."""
+        """Take one step along the first moment, scaled by the second."""
         first = state["first"].lerp_(gradient, 1 - self.beta1)
         second = state["second"].mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
         scale = math.sqrt(1 - self.beta2**step.number)

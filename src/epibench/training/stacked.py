@@ -1,8 +1,8 @@
-"""Train many small networks at once; member i comes out the same, bit for bit, alone or among a thousand.
+"""Train many small networks at once; member i is the same, bit for bit, alone or among a thousand.
 
-Every member has its own initial weights, its own order of the data and its own noise, each a function of the member's
-keys and the step (see `randomness`). On a CPU, blocks of members that fit into the cache are trained side by side in
-threads. Training is cut into segments: after each, progress is told and the state can be saved.
+Every member has its own initial weights, order of the data and noise, each a function of the member's keys and the step
+(see `randomness`). On a CPU, threads train blocks of members that fit into the cache. After each segment of epochs,
+progress is reported and the state can be saved.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ from epibench.parallel import in_threads
 from epibench.training.rules import Pace, Step, decay
 from epibench.training.state import DivergedError, TrainingCallbacks, TrainingPlan, TrainingState
 
-BLOCK = 256  # networks of a block: what they compute at once fits into the cache
+BLOCK = 256  # networks of a block, so that its tensors fit into the cache
 SEGMENT_SECONDS = 1.0
-NOISE = 2**16  # normal numbers of a block that are made at once, of as many steps as that is
-EVEN = 8  # batches are filled up to a multiple of it: products of matrices at odd addresses round differently
+NOISE = 2**16  # largest number of normal numbers that a block makes at once, for several steps
+EVEN = 8  # batches are padded to a multiple of it: products of matrices at odd addresses round differently
 
 
 @dataclass(frozen=True)
 class Objective:
     """A loss on the raw outputs of stacked networks, (member, head, output, point).
 
-    slope: its derivative for every point, in the same shape, given targets (member, point).
-    predict: the members' outputs by name, given raw outputs: (member, point) or (member, point, class).
+    Args:
+        heads: Heads of a member.
+        slope: Returns the derivative of the loss for every point, given raw outputs and targets (member, point).
+        predict: Returns members' outputs by name from raw outputs: (member, point) or (member, point, class).
     """
 
     heads: int
@@ -75,10 +77,12 @@ OBJECTIVES = {
 
 @dataclass(frozen=True)
 class Tied:
-    """Members that are trained as one network: they see the same batches, and share their first layers.
+    """Members that are trained as one network: they have the same batches and share their first layers.
 
-    members: so many in each row of parameters, one after another. layers: that they share; these are the same in every
-    member, and move by the mean of the members' gradients. fixed: they do not move.
+    Args:
+        members: Number of members in each row of parameters, one after another.
+        layers: Number of shared layers. They are equal in every member, and move by the mean of the members' gradients.
+        fixed: Whether the shared layers do not move.
     """
 
     members: int = 1
@@ -86,7 +90,7 @@ class Tied:
     fixed: bool = False
 
     def views(self, network: StackedMLP, parameters: Tensor) -> list[Tensor]:
-        """Weights and biases that are shared, (row, member, head, …), of parameters or their gradient."""
+        """Return shared weights and biases, (row, member, head, …), of parameters or their gradient."""
         sizes = (-1, self.members, network.heads // self.members)
         shared = network.layers(parameters)[: self.layers]
         return [each.view(*sizes, *each.shape[1:]) for layer in shared for each in layer]
@@ -94,10 +98,15 @@ class Tied:
 
 @dataclass(frozen=True, kw_only=True)
 class StackedTraining(TrainingPlan):
-    """Everything that fixes how stacked networks are trained, besides their number.
+    """Everything that fixes the training of stacked networks, except their number.
 
-    prior_precision: 1/σ² of the Gaussian prior, 0 for none; drop_diverged: whether networks that become NaN are left
-    behind, instead of stopping all. tied: members that make up a network together; `network` has the heads of all.
+    Args:
+        network: The stacked networks, with the heads of all tied members.
+        objective: Loss.
+        data: Training points.
+        prior_precision: 1/σ² of the Gaussian prior; 0 for none.
+        drop_diverged: Whether training continues without networks that become NaN.
+        tied: Members that form one network.
     """
 
     network: StackedMLP
@@ -109,11 +118,11 @@ class StackedTraining(TrainingPlan):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches of an epoch; the last one may be smaller."""
+        """The number of batches in an epoch. The last one may be smaller."""
         return -(-len(self.data.target) // self.batch_size)
 
     def count_steps_as_published(self, extra: int = 0) -> StackedTraining:
-        """Give the schedule t and T of the published toy code, which count full batches alone.
+        """Return the training with t and T of the published toy code, which counts only full batches.
 
         t = epoch·⌊N/batch⌋ + batch, both counted from 0; T = epochs·⌊N/batch⌋ + extra. So a smaller last batch has
         the same t as the first batch of the next epoch.
@@ -129,7 +138,7 @@ class StackedTraining(TrainingPlan):
 
     @property
     def last_epoch(self) -> int:
-        """Where training ends: with the last weights that are kept."""
+        """The last kept epoch."""
         return self.keep[-1] if self.keep else self.num_epochs
 
 
@@ -144,21 +153,21 @@ class Keys:
 
     @classmethod
     def of(cls, seed: int, method: str, members: Sequence[int], device: torch.device, one_start: bool = False) -> Keys:
-        """The keys of these members of a method; one_start: all have the initial weights of member 0."""
+        """Return the keys of these members of a method. With `one_start` all have the initial weights of member 0."""
         starts = [0] * len(members) if one_start else members
         purposes = {"initial": starts, "order": members, "noise": members, "dropout": members}
         keys = (randomness.member_keys(seed, method, purpose, of).to(device) for purpose, of in purposes.items())
         return cls(*keys)
 
     def part(self, members: slice) -> Keys:
-        """The keys of some members."""
+        """Return the keys of some members."""
         return Keys(self.initial[members], self.order[members], self.noise[members], self.dropout[members])
 
 
 def start(training: StackedTraining, keys: Keys, parameters: Tensor | None = None) -> TrainingState:
-    """The state before the first epoch, with random parameters or given ones.
+    """Return the state before the first epoch, with random or given parameters.
 
-    Where members are tied and those of one are given, they are for the layers that are shared.
+    For tied members, parameters of a single member set the shared layers.
     """
     network, tied = training.network, training.tied
     if parameters is None or parameters.shape[1] < network.num_parameters:
@@ -178,7 +187,7 @@ def train(
     state: TrainingState | None = None,
     callbacks: TrainingCallbacks | None = None,
 ) -> None:
-    """Train all networks to the end, from the start or from a saved state; what is kept goes to `callbacks.keep`."""
+    """Train all networks to the last kept epoch; kept weights go to `callbacks.keep`."""
     callbacks = TrainingCallbacks() if callbacks is None else callbacks
     state = start(training, keys) if state is None else state
     device = state.parameters.device
@@ -207,31 +216,31 @@ def train(
 
 
 def trained(training: StackedTraining, keys: Keys) -> Tensor:
-    """Train from the start and return what was kept, (network, snapshot, parameter)."""
+    """Train from the start, and return the kept weights, (network, snapshot, parameter)."""
     kept: list[Tensor] = []
     train(training, keys, callbacks=TrainingCallbacks(keep=lambda epoch, weights: kept.append(weights["parameters"])))
     return torch.stack(kept, 1)
 
 
 def block_slices(num_members: int, heads: int, device: torch.device) -> list[slice]:
-    """Cut the members into blocks; a GPU takes all of them at once."""
+    """Split the members into blocks. A GPU has one block."""
     size = num_members if device.type != "cpu" else max(1, BLOCK // heads)
     return [slice(first, min(first + size, num_members)) for first in range(0, num_members, size)]
 
 
 def part_of(state: TrainingState, members: slice) -> TrainingState:
-    """Views of some members' state: what happens to them happens to the whole."""
+    """Return views of some members' state, so that changes apply to the whole state."""
     rule = {name: tensor[members] for name, tensor in state.rule.items()}
     return TrainingState(state.step, state.parameters[members], rule)
 
 
 def next_segment(epochs: int, seconds: float) -> int:
-    """So many epochs that the next segment takes about SEGMENT_SECONDS; it grows at most fourfold."""
+    """Return the epochs of the next segment, for about SEGMENT_SECONDS. They grow at most fourfold."""
     return max(1, min(4 * epochs, int(epochs * SEGMENT_SECONDS / max(seconds, 1e-3))))
 
 
 def check_finite(state: TrainingState, drop: bool) -> None:
-    """Stop where networks have diverged; where these are dropped, only if none is left."""
+    """Raise an error if networks have diverged; with `drop`, only if all have."""
     broken = ~torch.isfinite(state.parameters).all(1)
     if broken.all() or (broken.any() and not drop):
         numbers = torch.nonzero(broken).flatten().tolist()
@@ -239,7 +248,7 @@ def check_finite(state: TrainingState, drop: bool) -> None:
 
 
 class Block:
-    """Some members, trained together by one thread; kept: where their parameters go at the ends of some epochs."""
+    """Members that one thread trains. `kept`: their rows of the kept weights, by epoch."""
 
     def __init__(self, training: StackedTraining, keys: Keys, state: TrainingState, kept: Mapping[int, Tensor]):
         self.training, self.keys, self.state, self.kept = training, keys, state, kept
@@ -254,7 +263,7 @@ class Block:
         self.noise_from = -1
 
     def run(self, last: int) -> None:
-        """Train from where the state stands to the end of epoch `last`."""
+        """Train from the current state to the end of epoch `last`."""
         training = self.training
         for epoch in range(self.state.step, last):
             order, sizes = self.batches(epoch)
@@ -268,7 +277,7 @@ class Block:
                 self.kept[epoch + 1].copy_(self.state.parameters)
 
     def batches(self, epoch: int) -> tuple[Tensor, list[int]]:
-        """The points of all batches, (member, point), each filled up with some that count nothing; and their sizes."""
+        """Return the padded points of all batches, (member, point), and the sizes of the batches."""
         num_points, size = len(self.training.data.target), self.training.batch_size
         order = randomness.permutations(self.keys.order, epoch, num_points)
         sizes = [min(size, num_points - first) for first in range(0, num_points, size)]
@@ -278,7 +287,7 @@ class Block:
         return order, sizes
 
     def step(self, number: int, points: int, inputs: Tensor, target: Tensor) -> None:
-        """One step of every member on its own batch, of which the first `points` count.
+        """Take one step of every member on its own batch. Only the first `points` points count.
 
         inputs: (network, feature, point); target: (member, point).
         """
@@ -304,7 +313,7 @@ class Block:
             own.copy_(before)
 
     def next_noise(self, number: int) -> Tensor:
-        """Standard normal noise for a step, (member, parameter); made for several steps at a time."""
+        """Return standard normal noise for a step, (member, parameter), made for several steps at a time."""
         members, parameters = self.state.parameters.shape
         pairs = -(-parameters // 2)
         steps = max(1, NOISE // (members * pairs))
@@ -316,7 +325,7 @@ class Block:
         return self.noise[number - first]
 
     def dropout(self, number: int, points: int) -> Tensor:
-        """What the first hidden layer is multiplied with in a step, (network, unit, point)."""
+        """Return the factors of the first hidden layer in a step, (network, unit, point)."""
         network = self.training.network
         count = network.heads * network.hidden[0] * self.filled
         uniform = randomness.uniform(self.keys.dropout, number * count, count)
@@ -325,5 +334,5 @@ class Block:
 
 
 def dropout_factor(uniform: Tensor, rate: float) -> Tensor:
-    """0 with probability `rate`, otherwise 1 / (1 − rate)."""
+    """Return 0 with probability `rate`, otherwise 1 / (1 − rate)."""
     return (uniform >= rate).to(uniform.dtype).mul_(1 / (1 - rate))

@@ -1,4 +1,4 @@
-"""What both trainers share: how a method has networks trained, where a training stands, and who follows it."""
+"""Plans, states and callbacks of training, for both trainers."""
 
 from __future__ import annotations
 
@@ -15,17 +15,23 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SAVE_SECONDS = 10.0
-SAVE_SHARE = 0.05  # of the time may go into saving
+SAVE_SHARE = 0.05  # largest share of the time for saving
 
-# Of a network by name, as `load_state_dict` takes them; of a small one, all of them as `parameters`.
+# Weights of a network by name, for `load_state_dict`; a small network has one tensor `parameters`.
 Weights = Mapping[str, "Tensor"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingPlan:
-    """What a method decides about the training of its networks, whatever these are.
+    """A method's decisions about the training of its networks.
 
-    keep: epochs, from 1, at whose ends weights are kept; dropout: its rate, 0 for none.
+    Args:
+        rule: Update rule.
+        schedule: Schedule of the learning rate.
+        num_epochs: Number of epochs.
+        batch_size: Size of batches.
+        keep: Epochs, from 1, whose final weights are kept.
+        dropout: Dropout rate; 0 for none.
     """
 
     rule: Rule
@@ -46,11 +52,15 @@ class LogRow(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Where a training stands.
+    """The state of a training.
 
-    step: steps taken; of stacked networks, epochs. parameters: flat, (parameter,) or (network, parameter); rule: what
-    the update rule remembers, in the same shape; buffers: of a large network, by name; log: losses so far; sums:
-    what its next row will be made of.
+    Args:
+        step: Number of steps; for stacked networks, of epochs.
+        parameters: Flat parameters, (parameter,) or (network, parameter).
+        rule: State of the update rule, in the same shape.
+        buffers: Buffers of a large network, by name.
+        log: Log so far.
+        sums: Sums for the next row of the log.
     """
 
     step: int
@@ -63,7 +73,7 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class TrainingCallbacks:
-    """Receives what happens in a training: progress with a note, states to go on from, and weights that are kept."""
+    """Receives progress with a note, rows of the log, states to resume from, and kept weights."""
 
     progress: Callable[[int, str], None] = lambda step, note: None
     log: Callable[[LogRow], None] = lambda row: None
@@ -72,7 +82,7 @@ class TrainingCallbacks:
 
 
 class DivergedError(InputError):
-    """Networks whose loss or parameters are no longer finite. networks: their numbers within the training."""
+    """The loss or parameters of networks are not finite. `networks`: their numbers within the training."""
 
     def __init__(self, networks: list[int], text: str):
         self.networks = networks
@@ -85,9 +95,9 @@ class StateMismatchError(InputError):
 
 @dataclass
 class Pacer:
-    """When to save: every ten seconds, or less often where saving itself takes long; `with pacer:` measures that.
+    """Decides when to save: every ten seconds, or less often if saving takes long.
 
-    Also when SIGTERM has come; work then stops after the save.
+    `with pacer:` measures the time of a save. A save is also due after SIGTERM; the context then raises `Stopped`.
     """
 
     wait: float = SAVE_SECONDS
@@ -95,7 +105,7 @@ class Pacer:
     begun: float = 0.0
 
     def due(self) -> bool:
-        """Whether it is time to save."""
+        """Return whether a save is due."""
         return time.perf_counter() - self.last > self.wait or stopping.asked()
 
     def __enter__(self) -> None:

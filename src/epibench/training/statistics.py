@@ -1,4 +1,4 @@
-"""The statistics of batch norm that belong to given weights, computed anew from training data."""
+"""Statistics of batch norm for given weights, from training data."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from epibench.training.state import Weights
 
 @torch.no_grad()
 def batch_norm_statistics(network: nn.Module, inputs: Iterable[Any]) -> Weights:
-    """Means and variances of each batch norm, averaged over batches, by their names; empty where there is none.
+    """Return means and variances of each batch norm, averaged over batches; empty without batch norm.
 
-    Each batch is normalised with its own statistics, as in training. All else is as at prediction: dropout is off. The
-    network is used up: its own statistics are overwritten.
+    Each batch is normalised with its own statistics, as in training. Dropout is off. The network's own statistics are
+    overwritten.
     """
     norms = {name: each for name, each in network.named_modules() if isinstance(each, _BatchNorm)}
     network.eval()
     for norm in norms.values():
         norm.reset_running_stats()
         norm.train()
-        norm.momentum = None  # the mean of all batches, instead of one that forgets
+        norm.momentum = None  # the mean of all batches, instead of a moving average
     if norms:
         for batch in inputs:
             network(batch)

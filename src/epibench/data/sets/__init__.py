@@ -1,7 +1,7 @@
-"""Data sets, one file each: its reader, its options in a recipe, and what `data check` says of it.
+"""Data sets, one file each: reader, options in a recipe, and texts for `data check`.
 
-To add one, write its file and its line in DATA_SETS: recipes and `data check`, with its help and errors, follow;
-see docs/data.md.
+To add one, write its file and its line in DATA_SETS. Recipes and `data check`, with its help and errors, then accept
+it; see docs/data.md.
 """
 
 from __future__ import annotations
@@ -35,5 +35,5 @@ DATA_SETS: dict[str, type[Source]] = {
 
 if TYPE_CHECKING:
     AnySource = Source
-else:  # one of them, told apart by `kind`
+else:  # a union that `kind` discriminates
     AnySource = Annotated[reduce(operator.or_, DATA_SETS.values()), Field(discriminator="kind")]

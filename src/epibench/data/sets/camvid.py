@@ -1,4 +1,4 @@
-"""CamVid (Brostow et al. 2009): street scenes of Cambridge, with 11 classes as SegNet's authors have merged them."""
+"""CamVid (Brostow et al. 2009): street scenes of Cambridge, with SegNet's 11 merged classes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEQUENCE = re.compile(r"(0001TP|0006R0|0016E5|Seq05VD)_f?(\d+)")
 
 
 class CamVidClass(NamedTuple):
-    """One of the 11 classes that are commonly used. parts: those of the 32 original classes that it is made of."""
+    """One of the 11 common classes. `parts` are the original classes that it merges."""
 
     name: str
     colour: Colour
@@ -64,7 +64,7 @@ def _table(values: Iterable[tuple[Value, int]]) -> ClassTable:
     return ClassTable("camvid", names, colours, tuple(values))
 
 
-# Void is 11 for SegNet's authors, and black in the original.
+# Void is 11 in SegNet's version, and black in the original.
 CAMVID_IDS = _table([*((number, number) for number in range(len(CAMVID))), (len(CAMVID), IGNORE), (IGNORE, IGNORE)])
 CAMVID_COLOURS = _table(
     [*((part, number) for number, each in enumerate(CAMVID) for part in each.parts.values()), ((0, 0, 0), IGNORE)]
@@ -82,10 +82,10 @@ CITYSCAPES_TO_CAMVID: Pairs = (
 
 
 class CamVidSource(LabelledSource):
-    """CamVid with 11 classes; all: every split that is there.
+    """CamVid with 11 classes. The split `all` has every existing split.
 
-    From SegNet's layout (`train`, `trainannot`, …: numbers, 360×480) or the original one (`701_StillsRaw_full`,
-    `LabeledApproved_full`: colours, 720×960), whose frames are split as SegNet's are.
+    It reads SegNet's layout (`train`, `trainannot`, …: numbers, 360×480) or the original one (`701_StillsRaw_full`,
+    `LabeledApproved_full`: colours, 720×960), whose frames are split as in SegNet's version.
     """
 
     name: ClassVar[str] = "CamVid"
@@ -101,7 +101,7 @@ class CamVidSource(LabelledSource):
     split: Split = "val"
 
     def read(self) -> LabelledImages:
-        """The frames."""
+        """Return the frames."""
         root = self.folder
         original = (root / STILLS).is_dir() or (root / LABELLED).is_dir()
         frames = original_frames(root, self.split) if original else segnet_frames(root, self.split)
@@ -109,7 +109,7 @@ class CamVidSource(LabelledSource):
 
 
 def segnet_frames(root: Path, split: Split) -> list[LabelledFrame]:
-    """The frames of `SPLIT` with `SPLITannot`."""
+    """Return the frames of `SPLIT` with `SPLITannot`."""
     present = [each for each in SPLITS if (root / each).is_dir()] if split == "all" else [split]
     if not present or not any((root / each).is_dir() for each in (*SPLITS, *(f"{name}annot" for name in SPLITS))):
         raise InputError(f"{root}: neither train, trainannot, … nor {STILLS}, {LABELLED} is there; unpack CamVid there")
@@ -118,7 +118,7 @@ def segnet_frames(root: Path, split: Split) -> list[LabelledFrame]:
 
 
 def original_frames(root: Path, split: Split) -> list[LabelledFrame]:
-    """The frames of a split among all 701."""
+    """Return the frames of a split among all 701."""
     images, labels = root / STILLS, root / LABELLED
     remedies = [f"unpack {name}.zip into {root}" for name in (STILLS, LABELLED)]
     image_files, label_files = list_files(images, STILL, remedies[0]), list_files(labels, LABEL, remedies[1])
@@ -132,9 +132,10 @@ def original_frames(root: Path, split: Split) -> list[LabelledFrame]:
 
 
 def segnet_split(frame_id: str) -> str | None:
-    """The split of SegNet's authors, by sequence and number: 367, 101 and 233 frames; None for an unknown name.
+    """Return SegNet's split of a frame, by sequence and number; None for an unknown name.
 
-    Of 0001TP the first half is for training, the second for testing; of 0016E5 the dense stretch is for validation.
+    The splits have 367, 101 and 233 frames. The first half of 0001TP is for training, the second for tests. The densely
+    labelled part of 0016E5 is for validation.
     """
     match = SEQUENCE.fullmatch(frame_id)
     if match is None:

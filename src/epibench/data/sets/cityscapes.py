@@ -21,10 +21,11 @@ IMAGE = re.compile(rf"{FRAME}_leftImg8bit\.png")
 
 
 class CityscapesSource(LabelledSource):
-    """Cityscapes, the 19 classes of its fine annotations; test has no public labels.
+    """Cityscapes with the 19 classes of its fine annotations; test has no public labels.
 
-    labels: which of the label images are read; auto takes labelIds, the official ones, where they are there. Both give
-    the same classes.
+    Args:
+        labels: Kind of label images; `auto` takes the official labelIds if they exist. Both kinds give the same
+    classes.
     """
 
     name: ClassVar[str] = "Cityscapes"
@@ -41,7 +42,7 @@ class CityscapesSource(LabelledSource):
     labels: Literal["auto", "labelIds", "labelTrainIds"] = "auto"
 
     def read(self) -> LabelledImages:
-        """The frames."""
+        """Return the frames."""
         root = self.folder
         images, annotations = (unpacked(root, name) / self.split for name in ("leftImg8bit", "gtFine"))
         remedy = f"unpack leftImg8bit_trainvaltest.zip into {root}"
@@ -55,13 +56,13 @@ class CityscapesSource(LabelledSource):
 
 
 def unpacked(root: Path, name: str) -> Path:
-    """`leftImg8bit` in the folder, or in the one that its archive is called after."""
+    """Return `leftImg8bit` in the folder, or in a folder named after its archive."""
     beside = root / f"{name}_trainvaltest" / name
     return beside if not (root / name).is_dir() and beside.is_dir() else root / name
 
 
 def city_files(folder: Path, name: re.Pattern[str], remedy: str) -> Listing:
-    """Files of all cities by (city, frame)."""
+    """Return files of all cities by (city, frame)."""
     files: Listing = {}
     for (city,), path in list_files(folder, CITY, remedy).items():
         if os.path.isdir(path):
@@ -70,7 +71,7 @@ def city_files(folder: Path, name: re.Pattern[str], remedy: str) -> Listing:
 
 
 def label_files_of(folder: Path, labels: str, remedy: str) -> tuple[str, Listing]:
-    """The kind of label images that is used, and those."""
+    """Return the kind of label images that is used, and their files."""
     kinds = list(TABLES) if labels == "auto" else [labels]
     for kind in kinds:
         if files := city_files(folder, re.compile(rf"{FRAME}_gtFine_{kind}\.png"), remedy):

@@ -1,4 +1,4 @@
-"""Two folders of one's own, images and label images, with a class table: a data set without code."""
+"""Your own folders of images and label images with a class table: a data set without code."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from epibench.data.sets.camvid import CAMVID_COLOURS, CAMVID_IDS
 from epibench.data.source import CheckedSplit, LabelledSource
 from epibench.errors import InputError
 
-# By the names that a recipe or a command gives.
+# By their names in recipes and commands.
 CLASS_TABLES = {
     "cityscapes": CITYSCAPES_LABEL_IDS,
     "cityscapes-train-ids": CITYSCAPES_TRAIN_IDS,
     "camvid": CAMVID_IDS,
     "camvid-colours": CAMVID_COLOURS,
 }
-# Words in a path that say nothing of where images come from.
+# Words in a path that do not describe the origin of images.
 SPLIT_WORDS = frozenset(
     {"train", "training", "val", "valid", "validation", "test", "testing", "image", "images", "img", "rgb"}
 )
 
 
 class FolderSource(LabelledSource):
-    """Images and label images of one's own, in two folders below the root.
+    """Your own images and label images, in two folders below the root.
 
-    classes: the name of a built-in table, a CSV file, or the names of classes 0, 1, …; image_suffix, label_suffix: what
-    names end in before `.png`, as `_L` in `0001_L.png`; title: what to call it on a page; distribution: a word for
-    where the images come from: with that of the training data, a domain is not shifted. By default it is their path
-    without words as `train`, `val` and `images`.
+    Args:
+        classes: Name of a built-in table, a CSV file, or names of classes 0, 1, ….
+        image_suffix: End of names before `.png`.
+        label_suffix: End of names before `.png`, e.g. `_L` in `0001_L.png`.
+        title: Name on pages.
+        distribution: A word for the origin of the images: a domain with the training data's word is not shifted. By
+            default it is their path without words like `train`, `val` and `images`.
     """
 
     kind: Literal["folder"] = "folder"
@@ -49,27 +52,27 @@ class FolderSource(LabelledSource):
 
     @property
     def label(self) -> str:
-        """What to call it on a page."""
+        """The name on pages."""
         path = origin_path(self.root, self.images)
         return self.title or self.distribution or path.rpartition("/")[2] or "folder"
 
     @property
     def origin(self) -> object:
-        """What is the same for data of one distribution."""
+        """A value that data of one distribution share."""
         return "folder", self.distribution or origin_path(self.root, self.images)
 
     @property
     def class_table(self) -> ClassTable | None:
-        """The classes that are given."""
+        """The given classes."""
         return find_classes(self.classes)
 
     @property
     def version(self) -> str:
-        """Changes when the class table does."""
+        """A version that changes with the class table."""
         return f"1-{find_classes(self.classes).digest}"
 
     def read(self) -> LabelledImages:
-        """Images and the label images with the same names, also in folders below."""
+        """Return images and label images with the same names, including subfolders."""
         images, labels = (Path(self.root) / Path(each).expanduser() for each in (self.images, self.labels))
         classes = find_classes(self.classes)
         frames = matched(images, labels, self.image_suffix, self.label_suffix)
@@ -77,13 +80,13 @@ class FolderSource(LabelledSource):
 
     @classmethod
     def splits(cls, **options: Any) -> Iterator[CheckedSplit]:
-        """The two folders."""
+        """Yield the two folders as one split."""
         images = cls(**options).read()
         yield CheckedSplit(images.name, cls.task, None, [lambda: images])
 
 
 def find_classes(given: str | Path | Sequence[str]) -> ClassTable:
-    """The built-in table of that name, the one in a CSV file, or one of these names."""
+    """Return the built-in table of a name, the table of a CSV file, or a table of these names."""
     if not isinstance(given, str | Path):
         return table_of_names(given)
     if str(given) in CLASS_TABLES:
@@ -100,6 +103,6 @@ def find_classes(given: str | Path | Sequence[str]) -> ClassTable:
 
 
 def origin_path(root: str, images: str) -> str:
-    """The path of images without what tells splits and kinds of files apart."""
+    """Return the path of images without words for splits and kinds of files."""
     parts = Path(os.path.normpath(Path(root).expanduser() / Path(images).expanduser())).parts
     return "/".join(part for part in parts if part.lower() not in SPLIT_WORDS and part != "/")

@@ -19,9 +19,11 @@ NUMBER = re.compile(r"(\d{10})\.png")
 
 
 class KittiSource(DepthSource):
-    """KITTI depth completion, both cameras; raw_root: where KITTI raw lies, if apart from root and `raw` in it.
+    """KITTI depth completion, both cameras.
 
-    selection: the 1,000 frames that were selected from val, on which papers report.
+    Args:
+        raw_root: Folder of KITTI raw, if it is neither root nor `raw` in root.
+        split: `selection` is the 1,000 frames selected from val, on which papers report.
     """
 
     name: ClassVar[str] = "KITTI"
@@ -36,11 +38,11 @@ class KittiSource(DepthSource):
 
     @property
     def version(self) -> str:
-        """There is one."""
+        """The version, which never changes."""
         return "1"
 
     def read(self) -> DepthImages:
-        """The frames."""
+        """Return the frames."""
         root = self.folder
         raw_roots = (root, root / "raw") if self.raw_root is None else (Path(self.raw_root),)
         frames = selected_frames(root) if self.split == "selection" else drive_frames(root / self.split, raw_roots)
@@ -48,7 +50,7 @@ class KittiSource(DepthSource):
 
 
 def selected_frames(root: Path) -> list[DepthFrame]:
-    """The frames in `val_selection_cropped/{image,velodyne_raw,groundtruth_depth}`."""
+    """Return the frames in `val_selection_cropped/{image,velodyne_raw,groundtruth_depth}`."""
     remedy = f"unpack data_depth_selection.zip into {root}"
     folder = next((root / below for below in SELECTION if (root / below).is_dir()), root / SELECTION[0])
     kinds = ("image", "velodyne_raw", "groundtruth_depth")
@@ -66,7 +68,7 @@ def selected_frames(root: Path) -> list[DepthFrame]:
 
 
 def drive_frames(folder: Path, raw_roots: tuple[Path, ...]) -> list[DepthFrame]:
-    """The frames of all drives in `train` or `val`, with images from the first root that has the drive."""
+    """Return the frames of all drives in `train` or `val`. Images are from the first root that has the drive."""
     remedy = f"unpack data_depth_velodyne.zip and data_depth_annotated.zip into {folder.parent}"
     frames = []
     for (drive,) in sorted(list_files(folder, DRIVE, remedy)):
@@ -82,7 +84,10 @@ def drive_frames(folder: Path, raw_roots: tuple[Path, ...]) -> list[DepthFrame]:
 
 
 def camera_frames(name: str, images: Path, sparse: Path, target: Path, remedy: str) -> list[DepthFrame]:
-    """The frames of one camera in one drive; images that have no depth, as the first and last of each, are left out."""
+    """Return the frames of one camera in one drive.
+
+    Images without depth, e.g. the first and last of each drive, are left out.
+    """
     image_remedy = f"get {name.split('/')[0]} of KITTI raw (synced+rectified), and give raw_root if it is elsewhere"
     sparse_files, target_files = list_files(sparse, NUMBER, remedy), list_files(target, NUMBER, remedy)
     check_partners(sparse_files, target_files, target, remedy)

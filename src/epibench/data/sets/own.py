@@ -1,4 +1,4 @@
-"""A data set of the user's own, made by what `package.module:name` names."""
+"""A user's data set, named as `package.module:name`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ from epibench.imported import error_in_words, load_object, signature_error
 
 
 class OwnSource(Source):
-    """Samples that `name` makes when it is called with the options, each a `Batch`; with `classes` if they have any.
+    """Samples of the object that `name` returns when it is called with the options.
 
-    title: what to call it on a page; distribution: a word for where the images come from: with that of the training
-    data, a domain is not shifted. By default it is the name.
+    Each sample is a `Batch`. The object has `classes` for segmentation.
+
+    Args:
+        title: Name on pages.
+        distribution: A word for the origin of the images: a domain with the training data's word is not shifted. By
+            default it is the name.
     """
 
     checked: ClassVar[bool] = False
@@ -34,21 +38,21 @@ class OwnSource(Source):
 
     @property
     def label(self) -> str:
-        """What to call it on a page."""
+        """The name on pages."""
         return self.title or self.distribution or self.name.rpartition(":")[2]
 
     @property
     def origin(self) -> object:
-        """What is the same for data of one distribution."""
+        """A value that data of one distribution share."""
         return "own", self.distribution or self.name
 
     @property
     def version(self) -> str:
-        """Changes with `version` of what makes it, and with its classes."""
+        """A version that changes with the object's `version` and its classes."""
         return _version(self.name, json.dumps(self.options, sort_keys=True))
 
     def open(self, task: Task, folders: Folders, key: str) -> Samples:
-        """The samples; the first is looked at."""
+        """Return the samples, after a check of the first one."""
         samples = make(self.name, self.options, key)
         name = f"{key}: {self.name}"
         if len(samples) < 1:
@@ -62,7 +66,7 @@ class OwnSource(Source):
 
 
 class CheckedSamples(SamplesView):
-    """Samples of the user's, each looked at; what is wrong with one becomes one line that names it."""
+    """A user's samples, each checked. An error is one line that names the sample."""
 
     def __init__(self, samples: Samples, name: str, task: Task):
         super().__init__(samples)
@@ -83,7 +87,7 @@ class CheckedSamples(SamplesView):
 
 
 def make(name: str, options: dict[str, Any], key: str) -> Samples:
-    """Call what makes the data set; options that it does not have are an error of the user's."""
+    """Make the data set; options that it does not accept are an InputError."""
     maker = load_object(name, "a data set")
     if problem := signature_error(maker, options):
         raise InputError(f"{key}.options: {name} {problem}")
@@ -104,7 +108,7 @@ def _version(name: str, options: str) -> str:
 
 
 def sample_error(sample: object, num_classes: int | None, task: Task) -> str | None:
-    """What is wrong with a sample, if anything is."""
+    """Return the problem of a sample, or None."""
     import torch
 
     if not isinstance(sample, Batch):

@@ -1,4 +1,4 @@
-"""Scenes of the embedded street world (`epibench.street`), for both tasks."""
+"""Rendered street scenes (`epibench.street`), for both tasks."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from epibench.street.dataset import StreetDataset
 from epibench.street.domains import FACTORS, MAX_SEVERITY, Domain, make_domain
 from epibench.street.frames import VERSION
 
-EXACT = frozenset({"target"})  # without its shift the target is exact and complete: what is asked is the same
+EXACT = frozenset({"target"})  # factors whose omission keeps domains comparable: targets are then exact
 
 
 class StreetSource(Source):
-    """Scenes of the embedded street world; without: factors of the shift that stay as in clean.
+    """Rendered street scenes.
 
-    mapping: for networks with other classes than Cityscapes' (see docs/data.md).
+    Args:
+        without: Factors of the shift that stay as in clean.
+        mapping: Pairs of classes for networks with other classes than Cityscapes' (docs/data.md).
     """
 
     kind: Literal["street"] = "street"
@@ -40,36 +42,36 @@ class StreetSource(Source):
 
     @property
     def label(self) -> str:
-        """What to call it on a page."""
+        """The name on pages."""
         severity = "" if self.severity is None else f", severity {self.severity:g}"
         kept = ", ".join(factor for factor in self.without if factor not in EXACT)
         return f"street, {self.domain}{severity}" + (f", without {kept}" if kept else "")
 
     @property
     def version(self) -> str:
-        """Changes when the same options give other scenes."""
+        """A version that changes when the same options give other scenes."""
         return str(VERSION)
 
     @property
     def origin(self) -> object:
-        """The world; that of clean at any name."""
+        """The domain; clean for any name of a domain without shift."""
         world = self.world
         return Domain() if world == world.without(*FACTORS) else world
 
     @property
     def shift(self) -> float | None:
-        """How far it is from clean, from 0 to 5, where it is on that scale."""
+        """The severity of the shift from 0 to 5; None outside of this scale."""
         if not EXACT.issuperset(self.without) or self.domain not in ("clean", "wild"):
             return None
         return 0.0 if self.domain == "clean" else MAX_SEVERITY if self.severity is None else self.severity
 
     def open(self, task: Task, folders: Folders, key: str) -> Samples:
-        """The scenes, kept on disk once they are drawn."""
+        """Return the scenes, which are kept on disk once they are rendered."""
         return StreetDataset(task, self.world, self.num_images, self.seed, self.size, cache=folders.cache)
 
     @classmethod
     def splits(cls, **options: Any) -> Iterator[CheckedSplit]:
-        """A scene of each domain, for both tasks; there is nothing to download."""
+        """Yield a scene of each domain for both tasks. No file is needed."""
         tasks: dict[str, Task] = {"": "depth", " classes": "segmentation"}
         for domain in ("clean", "wild"):
             for word, task in tasks.items():

@@ -1,4 +1,4 @@
-"""Synscapes (Wrenninge, Unger 2018): 25,000 rendered street scenes, annotated as Cityscapes."""
+"""Synscapes (Wrenninge, Unger 2018): 25,000 rendered street scenes with Cityscapes' annotations."""
 
 from __future__ import annotations
 
@@ -42,12 +42,14 @@ NUMBER = re.compile(r"(\d+)\.png")
 class SynscapesSource(LabelledSource):
     """Synscapes with Cityscapes' classes.
 
-    selection: `published`, the scenes that the paper's authors drew, 2,975 for training and 500 for validation;
-    `random`, num_train scenes and num_val others, which the seed decides; or a text file with the number of a scene on
-    each line: these scenes, in that order, whatever the split. images: rgb-2k has 1024×2048 pixels, rgb 720×1440 as the
-    label images. scale_rule: labels are enlarged for rgb-2k by the nearest `centre`, or by OpenCV's rule. absent:
-    published scenes without image or label, at most 26, are left out (`skip`); under `replace`, as for the authors, the
-    first scene of the list takes the place of each.
+    Args:
+        selection: `published`: the paper's scenes, 2,975 for training and 500 for validation. `random`: num_train
+            scenes and num_val other scenes, chosen by the seed. A text file with the number of a scene on each line:
+            these scenes in this order, for any split.
+        images: rgb-2k has 1024×2048 pixels; rgb has 720×1440, as the label images.
+        scale_rule: Rule that enlarges labels for rgb-2k: nearest `centre`, or OpenCV's rule.
+        absent: Published scenes without image or label, at most 26, are left out (`skip`), or replaced by the first
+            scene of the list as in the published code (`replace`).
     """
 
     name: ClassVar[str] = "Synscapes"
@@ -67,7 +69,7 @@ class SynscapesSource(LabelledSource):
 
     @model_validator(mode="after")
     def _of_random(self) -> SynscapesSource:
-        """Refuse what would be ignored."""
+        """Raise an error for options that have no effect."""
         for name in ("num_train", "num_val", "seed"):
             if self.selection != RANDOM and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"{name}: decides nothing but a random selection; give selection={RANDOM}, too")
@@ -75,12 +77,12 @@ class SynscapesSource(LabelledSource):
 
     @property
     def version(self) -> str:
-        """Changes when the class table does, or the numbers in the file of the selection."""
+        """A version that changes with the class table, or with the numbers in the selection's file."""
         listed = self.selection not in (PUBLISHED, RANDOM)
         return super().version + (f"-{fingerprint(read_ids(Path(self.selection)))}" if listed else "")
 
     def read(self) -> ScaledLabels:
-        """The frames, with a note on absent scenes; refused if too many are."""
+        """Return the frames, with a note on absent scenes; raise an InputError if too many are absent."""
         if (ids := self.ids()) is None:
             frames = all_frames(self.folder, self.images)
             return self.samples(frames if self.split == "all" else self.at_random(frames))
@@ -91,23 +93,23 @@ class SynscapesSource(LabelledSource):
         return self.samples(frames, notes)
 
     def samples(self, frames: list[LabelledFrame], notes: Sequence[str] = ()) -> ScaledLabels:
-        """A data set of these frames."""
+        """Return a data set of these frames."""
         name = f"Synscapes {self.split}"
         return ScaledLabels(name, frames, CITYSCAPES_LABEL_IDS, self.crop, self.scale_rule, notes)
 
     def ids(self) -> list[int] | None:
-        """The numbers of the scenes that are selected; None where no list decides it."""
+        """Return the numbers of the selected scenes; None without a list."""
         if self.selection == PUBLISHED:
             return None if self.split == "all" else published_ids(self.split)
         return None if self.selection == RANDOM else read_ids(Path(self.selection))
 
     def present(self, ids: list[int]) -> dict[int, LabelledFrame]:
-        """The selected scenes with image and label by number, in the order of the list."""
+        """Return selected scenes that have image and label by number, in the order of the list."""
         frames = {int(frame.frame_id): frame for frame in all_frames(self.folder, self.images, complete=False)}
         return {number: frames[number] for number in ids if number in frames}
 
     def check_absent(self, absent: list[int], ids: list[int]) -> list[str]:
-        """Refuse too many absent scenes; otherwise note their number, their ids and their replacement."""
+        """Return a note on absent scenes; raise an InputError if too many are absent."""
         if not absent:
             return []
         of = "that the paper's authors selected" if self.selection == PUBLISHED else f"of {self.selection}"
@@ -127,7 +129,7 @@ class SynscapesSource(LabelledSource):
         return [f"{len(absent)} absent of the {len(ids):,} scenes {of}, {done}: {', '.join(map(str, absent))}."]
 
     def at_random(self, frames: list[LabelledFrame]) -> list[LabelledFrame]:
-        """So many scenes at random, none of train in val."""
+        """Return random scenes of the split. Train and val have no scene in common."""
         import torch
 
         from epibench import randomness
@@ -144,7 +146,7 @@ class SynscapesSource(LabelledSource):
 
     @classmethod
     def splits(cls, **options: Any) -> Iterator[CheckedSplit]:
-        """All scenes, and those of the published selection, with large images, or with those that are there."""
+        """Yield all scenes, and the scenes of the published selection, in the size that exists."""
         base = base_folder(Path(options["root"]))
         only_small = (base / "rgb").is_dir() and not (base / "rgb-2k").is_dir()
         images: Images = "rgb" if only_small else "rgb-2k"
@@ -155,31 +157,31 @@ class SynscapesSource(LabelledSource):
             yield CheckedSplit(f"published {split}", cls.task, len(published_ids(split)), parts)
 
     def listed(self) -> ScaledLabels:
-        """Existing scenes of the selection, however few, for `data check`."""
+        """Return existing scenes of the selection, for `data check`."""
         return self.samples(list(self.present(self.ids() or []).values()))
 
     def noted(self) -> ScaledLabels:
-        """No frame, but the notes on absent scenes, for `data check`."""
+        """Return no frame, but the notes on absent scenes, for `data check`."""
         return self.samples([], self.read().notes)
 
 
 @cache
 def published_ids(split: Literal["train", "val"]) -> list[int]:
-    """The numbers of the scenes that the paper's authors selected."""
+    """Return the numbers of the scenes in the paper's selection."""
     with resources.as_file(resources.files(__package__) / f"synscapes_{split}_ids.txt") as path:
         return read_ids(path)
 
 
 def read_ids(path: Path) -> list[int]:
-    """The numbers in a text file, one on each line, none twice."""
+    """Return the numbers in a text file, one on each line, without repetition."""
     remedy = f"give selection={PUBLISHED}, {RANDOM}, or a text file with the number of a scene on each line"
     try:
         lines = path.expanduser().read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such selection of Synscapes; {remedy}") from None
-    except (OSError, ValueError, RuntimeError) as error:  # the last for a home that nobody has
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: the home folder of a user does not exist
         raise InputError(f"{path}: cannot be read ({error}); {remedy}") from None
-    ids: dict[int, int] = {}  # the line of each
+    ids: dict[int, int] = {}  # the line of each number
     for line, text in enumerate(map(str.strip, lines), 1):
         if text and not ID.fullmatch(text):
             raise InputError(f"{path}, line {line}: '{text[:20]}' is no number of a scene; {remedy}")
@@ -191,7 +193,7 @@ def read_ids(path: Path) -> list[int]:
 
 
 class ScaledLabels(LabelledImages):
-    """Images whose label images may be smaller. notes: sentences for results and pages."""
+    """Images whose label images may be smaller. `notes`: sentences for results and pages."""
 
     def __init__(
         self,
@@ -206,21 +208,24 @@ class ScaledLabels(LabelledImages):
         self.scale_rule, self.notes = scale_rule, tuple(notes)
 
     def read_target(self, frame: LabelledFrame) -> Tensor:
-        """The classes of a frame at the size of its image."""
+        """Return the classes of a frame at the size of its image."""
         target = read_labels(frame.label, self.classes)
         width, height = load_picture(frame.image, ("PNG",), decode=False).size
         scaled = target.shape[0] * width == target.shape[1] * height
-        return resized(target, (height, width), self.scale_rule) if scaled else target  # another shape is a mismatch
+        return resized(target, (height, width), self.scale_rule) if scaled else target  # another shape fails later
 
 
 def base_folder(root: Path) -> Path:
-    """`img` in the folder, or in `Synscapes` below it."""
+    """Return `img` in the folder, or in `Synscapes` below it."""
     below = root / "Synscapes" / "img"
     return below if below.is_dir() and not (root / "img").is_dir() else root / "img"
 
 
 def all_frames(root: Path, images: Images, complete: bool = True) -> list[LabelledFrame]:
-    """All scenes with image and label, by their numbers; complete: an image without its label is refused."""
+    """Return all scenes with image and label, by number.
+
+    With `complete`, an image without its label is an InputError.
+    """
     base = base_folder(root)
     other = "rgb" if images == "rgb-2k" else "rgb-2k"
     remedy = f"unpack Synscapes into {root}"

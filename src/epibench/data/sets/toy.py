@@ -1,7 +1,7 @@
-"""The two toy problems of the paper (Section 4.1, Appendix B): made from a seed, or read from a file.
+"""The two toy problems of the paper (Section 4.1, Appendix B), from a seed or a file.
 
 Regression: x uniform in [−3, 3]; y ~ N(sin x, σ²(x)), σ(x) = 0.15 / (1 + e^(−x)). Classification: points uniform in
-[−3, 3]²; class 0 within a distance of 2.4 from the origin, class 1 beyond; only points with x₁ > 0 are shown.
+[−3, 3]²; class 0 within a distance of 2.4 from the origin, class 1 beyond; training has only points with x₁ > 0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ToyName = Literal["toy-regression", "toy-classification"]
 Array = npt.NDArray[np.float64]
 
-# What a damaged, encrypted or foreign .npz can raise; NotImplementedError is a RuntimeError.
+# Exceptions of a damaged, encrypted or foreign .npz; NotImplementedError is a RuntimeError.
 READ_ERRORS = (OSError, ValueError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 NUM_TRAIN = {"toy-regression": 1000, "toy-classification": 1040}
 GRID_SIDE = {"toy-regression": 1000, "toy-classification": 60}
@@ -34,7 +34,7 @@ GRID_SIDE = {"toy-regression": 1000, "toy-classification": 60}
 
 @dataclass(frozen=True)
 class ToyProblem:
-    """A toy problem: what there is to learn from, and the grid on which predictions are compared."""
+    """A toy problem: its training data, and the grid on which predictions are compared."""
 
     name: ToyName
     train: Points
@@ -57,19 +57,19 @@ class ToyProblem:
 
     @property
     def inside(self) -> Tensor:
-        """Which grid points lie in the region that training data comes from, (point,) bool."""
+        """Which grid points lie in the training region, (point,) bool."""
         return in_region(self.name, self.grid)
 
 
 def make_toy(name: ToyName, seed: int = 0, path: Path | None = None) -> ToyProblem:
-    """A toy problem with training data made from a seed, or read from an `.npz` file."""
+    """Return a toy problem with training data from a seed or from an `.npz` file."""
     if name not in get_args(ToyName):
         raise InputError(f"toy problem '{name}' is unknown; there are {', '.join(get_args(ToyName))}")
     return ToyProblem(name, sample(name, "train", NUM_TRAIN[name], seed) if path is None else read_data(name, path))
 
 
 def sample(name: ToyName, region: Literal["train", "grid"], num_points: int, seed: int) -> Points:
-    """Fresh points with targets from the true generator: from the training region, or from all of the grid's region."""
+    """Return fresh points with true targets, from the training region or from the grid's region."""
     import torch
 
     regression = name == "toy-regression"
@@ -82,30 +82,30 @@ def sample(name: ToyName, region: Literal["train", "grid"], num_points: int, see
     reach = 3.0 if region == "train" else 6.0
     points = rng.uniform(-reach, reach, (num_points, 2))
     if region == "train":
-        points[:, 0] = np.abs(points[:, 0])  # the generator is symmetric; only x₁ > 0 is shown
+        points[:, 0] = np.abs(points[:, 0])  # the generator is symmetric; training has only x₁ > 0
     inputs = torch.from_numpy(points).float()
     return Points(inputs, true_class(inputs))
 
 
 def true_mean(x: Array) -> Array:
-    """The mean of the regression problem."""
+    """Return the mean of the regression problem."""
     mean: Array = np.sin(x)
     return mean
 
 
 def true_std(x: Array) -> Array:
-    """The standard deviation of the regression problem."""
+    """Return the standard deviation of the regression problem."""
     std: Array = 0.15 / (1 + np.exp(-x))
     return std
 
 
 def true_class(inputs: Tensor) -> Tensor:
-    """The class of each point of the classification problem, (point,) int64."""
+    """Return the class of each point of the classification problem, (point,) int64."""
     return (inputs.square().sum(1) >= RADIUS**2).long()
 
 
 def in_region(name: ToyName, inputs: Tensor) -> Tensor:
-    """Which points lie where training data comes from."""
+    """Return which points lie in the training region."""
     import torch
 
     sides = TRAIN_REGION[name]
@@ -113,7 +113,7 @@ def in_region(name: ToyName, inputs: Tensor) -> Tensor:
 
 
 def read_data(name: ToyName, path: Path) -> Points:
-    """Training data from an `.npz` with `x` and `y`, or `regression_x`, `classification_x` and so on."""
+    """Read training data from an `.npz` with `x` and `y`, or `regression_x`, `classification_x` and so on."""
     import torch
 
     prefix = name.removeprefix("toy-")
@@ -145,7 +145,7 @@ def read_data(name: ToyName, path: Path) -> Points:
 
 
 def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
-    """All arrays of an `.npz` file; nothing in it is executed."""
+    """Return all arrays of an `.npz` file, without executing its content."""
     try:
         with path.open("rb") as stream:
             # NumPy's message for a file that is no zip is about pickled objects.

@@ -27,7 +27,7 @@ PER_METRE = 100
 MAX_DEPTH = 80.0
 PUBLISHED: dict[Split, int] = {"train": 18930, "val": 2330}  # frames of each camera
 CAMERAS = ("Camera_0", "Camera_1")  # in version 2
-# Names of images and of depth, and what they are unpacked from.
+# Patterns of image and depth files, and their archives.
 FILES = {
     "1.3.1": (r"(\d{5})\.png", r"(\d{5})\.png", "vkitti_1.3.1_rgb.tar and vkitti_1.3.1_depthgt.tar"),
     "2": (r"rgb_(\d{5})\.jpg", r"depth_(\d{5})\.png", "vkitti_2.0.3_rgb.tar and vkitti_2.0.3_depth.tar"),
@@ -35,7 +35,11 @@ FILES = {
 
 
 class VirtualKittiSource(DepthSource):
-    """Virtual KITTI, 1.3.1 or 2; val is world 0002, train the others; sparse_share: of the known pixels."""
+    """Virtual KITTI, 1.3.1 or 2. `val` is world 0002, `train` the other worlds.
+
+    Args:
+        sparse_share: Share of the valid pixels that are sparse points.
+    """
 
     name: ClassVar[str] = "Virtual KITTI"
     where: ClassVar[str] = "Virtual KITTI: Naver Labs Europe"
@@ -49,19 +53,19 @@ class VirtualKittiSource(DepthSource):
 
     @property
     def num_published(self) -> int | None:
-        """How many frames its split has, of both cameras in version 2, or so many as are asked for."""
+        """The published number of frames in the split, with both cameras in version 2, at most `num_images`."""
         frames = PUBLISHED[self.split] * (1 if self.version == "1.3.1" else len(CAMERAS))
         return frames if self.num_images is None else min(frames, self.num_images)
 
     def read(self, worlds: Sequence[str] = (), variants: Sequence[str] = VARIANTS) -> VirtualKitti:
-        """The frames; worlds: those of the split by default."""
+        """Return the frames. `worlds`: by default the split's worlds."""
         videos = [(world, variant) for world in worlds or SPLITS[self.split] for variant in variants]
         frames = [frame for video in videos for frame in video_frames(self.folder, self.version, *video)]
         return VirtualKitti(frames, self.sparse_share, self.seed, self.crop)
 
     @classmethod
     def splits(cls, **options: Any) -> Iterator[CheckedSplit]:
-        """Both splits of the versions that are there, video by video."""
+        """Yield both splits of the existing versions, video by video."""
         names = {"1.3.1": "vkitti_1.3.1_*", "2": "Scene[0-9][0-9]"}
         present = [version for version, name in names.items() if any(Path(options["root"]).glob(name))]
         if not present:
@@ -76,7 +80,7 @@ class VirtualKittiSource(DepthSource):
 
 @dataclass(frozen=True, slots=True)
 class VirtualKittiFrame(Frame):
-    """The files of WORLD/VARIANT/NUMBER, in version 2 of SceneNN/VARIANT/Camera_N/NUMBER."""
+    """The files of WORLD/VARIANT/NUMBER; in version 2 of SceneNN/VARIANT/Camera_N/NUMBER."""
 
     image: str
     depth: str
@@ -85,8 +89,8 @@ class VirtualKittiFrame(Frame):
 class VirtualKitti(Frames[VirtualKittiFrame]):
     """Image and sparse depth → depth in metres, valid up to 80 m.
 
-    Sparse depth is sparse_share of the valid pixels, drawn uniformly as a function of (seed, frame) alone: the same for
-    any worker, order and crop. Another seed draws anew; the published runs drew anew each time.
+    Sparse points are a share of the valid pixels, chosen uniformly as a function of (seed, frame) alone. They are the
+    same for any worker, order and crop. The published runs chose new points at each visit.
     """
 
     def __init__(
@@ -96,20 +100,20 @@ class VirtualKitti(Frames[VirtualKittiFrame]):
         self.sparse_share, self.seed = sparse_share, seed
 
     def read(self, frame: VirtualKittiFrame) -> Batch:
-        """Image, sparse depth and depth."""
+        """Read image, sparse depth and depth."""
         from epibench.randomness import key
 
         image, depth = read_image(frame.image), read_depth(frame.depth, PER_METRE)
         window = bottom_centre({frame.image: image, frame.depth: depth}, self.crop)
         target = depth.where(depth <= MAX_DEPTH, 0.0)
-        # Drawn before it is cut, so that the crop does not change it.
+        # Chosen before the crop, so that the crop does not change the points.
         sparse = sparse_depth(target, self.sparse_share, key(self.seed, "virtual_kitti", frame.frame_id))
         image, sparse, target = (picture[window].contiguous() for picture in (image, sparse, target))
         return Batch({"image": image, "sparse_depth": sparse[None]}, target, target > 0)
 
 
 def sparse_depth(depth: Tensor, share: float, seed: int) -> Tensor:
-    """That share of the pixels with depth, rounded to whole pixels; 0 elsewhere; (height, width) float32."""
+    """Keep a share of the pixels with depth, rounded to whole pixels, (height, width) float32; 0 elsewhere."""
     import torch
 
     pixels = np.flatnonzero(depth.numpy())
@@ -120,7 +124,7 @@ def sparse_depth(depth: Tensor, share: float, seed: int) -> Tensor:
 
 
 def video_frames(root: Path, version: Version, world: str, variant: str) -> list[VirtualKittiFrame]:
-    """The frames of one world in one variant, of both cameras in version 2."""
+    """Return the frames of one world in one variant, of both cameras in version 2."""
     image_name, depth_name, archives = FILES[version]
     remedy = f"unpack {archives} into {root}"
     frames = []
@@ -136,7 +140,7 @@ def video_frames(root: Path, version: Version, world: str, variant: str) -> list
 
 
 def video_folders(root: Path, version: Version, world: str, variant: str) -> list[tuple[str, Path, Path]]:
-    """The name, the folder of the images and that of the depth of each camera."""
+    """Return the name, the image folder and the depth folder of each camera."""
     if version == "1.3.1":
         below = f"{world}/{variant}"
         return [(below, root / "vkitti_1.3.1_rgb" / below, root / "vkitti_1.3.1_depthgt" / below)]
