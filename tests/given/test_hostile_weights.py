@@ -1,4 +1,4 @@
-"""Damaged and hostile files of weights: each is refused in one line, within 2 GiB."""
+"""Damaged and hostile files of weights: each is refused in one line, within 2 GB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged and hostile prediction stores: each is refused in one line, within 2 GiB, and no file is waited for."""
+"""Damaged and hostile prediction stores: each is refused in one line, within 2 GB, and no file is waited for."""
 
 from __future__ import annotations
 

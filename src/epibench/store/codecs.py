@@ -56,12 +56,12 @@ class _Bounded:
     """Refuses a chunk that unpacks to more than its shape needs."""
 
     @staticmethod
-    def _unpacked(data: bytes, limit: int) -> Any:
+    def _unpacked(data: memoryview, limit: int) -> Any:
         raise NotImplementedError
 
     def _decode_sync(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:
         limit = most_bytes(int(np.prod(chunk_spec.shape)), getattr(chunk_spec.dtype, "item_size", None))
-        unpacked = self._unpacked(chunk_bytes.to_bytes(), limit)
+        unpacked = self._unpacked(chunk_bytes.as_numpy_array().data, limit)
         return chunk_spec.prototype.buffer.from_array_like(np.frombuffer(unpacked, dtype="B"))
 
     async def _decode_single(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:
@@ -72,8 +72,8 @@ class BoundedGzip(_Bounded, GzipCodec):
     """gzip."""
 
     @staticmethod
-    def _unpacked(data: bytes, limit: int) -> bytes:
-        parts = list[bytes]()
+    def _unpacked(packed: memoryview, limit: int) -> bytes:
+        data, parts = packed.tobytes(), list[bytes]()
         while data.rstrip(b"\0") or not parts:
             stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
             parts.append(stream.decompress(data, limit + 1))
@@ -90,7 +90,7 @@ class BoundedZstd(_Bounded, ZstdCodec):
     """zstd."""
 
     @staticmethod
-    def _unpacked(data: bytes, limit: int) -> Any:
+    def _unpacked(data: memoryview, limit: int) -> Any:
         if zstd_size(data) > limit + ZSTD_BLOCK:
             raise ValueError("a chunk unpacks to more than its shape needs")
         return Zstd().decode(data)
@@ -100,7 +100,7 @@ class BoundedBlosc(_Bounded, BloscCodec):
     """blosc, which says itself how long a chunk is, packed and unpacked; cut short, it would read foreign memory."""
 
     @staticmethod
-    def _unpacked(data: bytes, limit: int) -> Any:
+    def _unpacked(data: memoryview, limit: int) -> Any:
         unpacked, _, packed = (int.from_bytes(data[start : start + 4], "little") for start in (4, 8, 12))
         if packed != len(data) or packed < 16:
             raise ValueError(f"a chunk has {len(data)} bytes instead of {packed}")
@@ -119,7 +119,7 @@ def bounded_codecs() -> Any:
     return zarr.config.set({f"codecs.{name}": f"{__name__}.{codec.__qualname__}" for name, codec in BOUNDED.items()})
 
 
-def zstd_size(data: bytes) -> int:
+def zstd_size(data: bytes | memoryview) -> int:
     """Bound the bytes that frames of zstd unpack to, by the headers of frames or blocks."""
     total = position = 0
     while position < len(data):
