@@ -208,13 +208,13 @@ CASES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a billion members": (lambda p: sized(foreign(p), members=10**9), ("at member 2, image 0",)),
     "a billion members in a chunk": (
         lambda p: sized(foreign(p), members=10**9, chunks=(10**9, 1, 4, 8)),
-        ("a chunk of 'mean' has more than 512 MiB",),
+        ("a chunk of 'mean' has more than 256 MiB",),
     ),
     "5,000 members": (lambda p: many_members(p), ("5,000 members; a store has at most 4,096",)),
     "many images": (lambda p: sized(foreign(p), images=MANY), ("'mean' has no chunk at member 0, image 4",)),
     "many images of one chunk": (
         lambda p: sized(foreign(p), images=MANY, chunks=(2, MANY, 4, 8)),
-        ("a chunk of 'mean' has more than 512 MiB",),
+        ("a chunk of 'mean' has more than 256 MiB",),
     ),
     "more values than numbers": (lambda p: sized(foreign(p), images=MANY, rows=MANY), ("'mean' has no chunk",)),
     "many classes": (many_classes, ("all members of one pixel take 4,096 MiB",)),

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 VERSION = 1
 WRITER = "epibench"  # the attribute `writer` of stores that are written here, with every chunk
 READ_WHOLE_LIMIT = 2**30
-CHUNK_LIMIT = 2**29
+CHUNK_LIMIT = 2**28
 DIRECTORY_LIMIT = 2**20  # bytes of the directory of an .npz, whose size its end says
 END, LARGE_END = b"PK\5\6", b"PK\6\7"
 METADATA_LIMIT = 2**26
