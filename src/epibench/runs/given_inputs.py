@@ -49,7 +49,7 @@ PUBLISHED_RATE = 0.5  # of dropout
 
 @dataclass(frozen=True)
 class Wording:
-    """The names of the model, data and task options in error messages: of the command line or of Python."""
+    """The names of options in error messages: of the command line or of Python."""
 
     model: str
     data: str
@@ -300,7 +300,7 @@ def open_domain(domain: NamedDomain, task: Task, role: Any, wording: Wording = C
 
 
 def state_of(source: Source) -> str | None:
-    """Return a hash of the names, sizes and modification times of a data set's files; None without a folder."""
+    """Return a hash of the names, sizes and modification times of files; None without a folder."""
     root = getattr(source, "root", None)
     if not isinstance(root, str) or not Path(root).is_dir():
         return None
