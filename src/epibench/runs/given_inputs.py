@@ -49,7 +49,7 @@ PUBLISHED_RATE = 0.5  # of dropout
 
 @dataclass(frozen=True)
 class Wording:
-    """The names of options in error messages: of the command line or of Python."""
+    """The names of the model, data and task options in error messages: of the command line or of Python."""
 
     model: str
     data: str
