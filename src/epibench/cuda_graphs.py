@@ -1,4 +1,7 @@
-"""A function's work on a GPU as one CUDA graph: its launch costs the host as much as one kernel."""
+"""A function's work on a GPU as one CUDA graph.
+
+The launch of a graph costs the host as much as one kernel.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def aligned_corners(network: nn.Module) -> bool:
 def grid_positions(
     pixels: range, coarse: int, fine: int, align_corners: bool, device: torch.device | None = None
 ) -> Tensor:
-    """Return positions of the pixels of one axis on its coarse grid, float64, from 0 to coarse − 1."""
+    """Return positions of an axis's pixels on its coarse grid, float64, from 0 to coarse − 1."""
     numbers = torch.arange(pixels.start, pixels.stop, device=device, dtype=torch.float64)
     if align_corners:
         return numbers * ((coarse - 1) / max(1, fine - 1))

@@ -20,7 +20,10 @@ def independent_draws(num_draws: int, members: int, pool: PoolSize) -> int:
 
 
 def standard_error(std: float | None, num_independent: int) -> float | None:
-    """The standard error of a mean, from the population std over draws; None with fewer than two independent draws."""
+    """The standard error of a mean, from the population std over draws.
+
+    None with fewer than two independent draws.
+    """
     return None if std is None or num_independent < 2 else std / math.sqrt(num_independent)
 
 

@@ -90,7 +90,7 @@ class ClassTable:
         return torch.from_numpy(classes).long()
 
     def _unknown(self, numbers: npt.NDArray[np.integer], unknown: npt.NDArray[np.bool_]) -> str:
-        """Return a text about values that are not in the table: their number of pixels and the first place."""
+        """Return a text about values that are not in the table: their number and first place."""
         values, counts = np.unique(numbers[unknown], return_counts=True)
         row, column = np.argwhere(unknown)[0]
         colour = "{0} {1} {2}".format if self.in_colour else "{3}".format

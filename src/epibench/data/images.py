@@ -298,7 +298,10 @@ def _without(files: Listing, others: Listing) -> Listing:
 
 
 def _partner_remedy(files: Listing, partners: Listing, kind: str) -> str:
-    """Return the fix for a missing partner; if only the ends of names differ, it names the suffix option."""
+    """Return the fix for a missing partner.
+
+    If only the ends of names differ, it names the suffix option.
+    """
     first = min(files)[0]
     ends = {name.removeprefix(first) for (name,) in partners if name != first and name.startswith(first)}
     if len(ends) == 1 and not files.keys() & partners.keys():

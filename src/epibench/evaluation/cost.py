@@ -102,9 +102,10 @@ def count_flops(pool: ImagePool, inputs: Mapping[str, Tensor], image_size: Size,
 
 
 def training_cost(table: MemberTable, draws: Draws, seconds: float, steps: int) -> dict[int, TrainingCost]:
-    """Return the training cost of the networks behind M members, by M, in the mean over draws of M.
+    """Return the training cost of the networks behind M members, by M.
 
-    An ensemble of M takes M trainings. Passes, snapshots or samples of one network take one training.
+    It is the mean over draws of M. An ensemble of M takes M trainings. Passes, snapshots or samples of one network take
+    one training.
 
     Args:
         table: Table of members.

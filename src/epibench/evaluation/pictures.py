@@ -37,7 +37,10 @@ def thinned(values: Tensor, step: int) -> Tensor:
 
 
 def can_be_shown(sample: Batch) -> bool:
-    """Return whether a sample has a picture: an image in colour or grey, of the size of its target."""
+    """Return whether a sample has a picture.
+
+    A picture is an image in colour or grey, of the size of its target.
+    """
     image = sample.inputs.get("image")
     return (
         image is not None

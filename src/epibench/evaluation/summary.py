@@ -1,4 +1,4 @@
-"""Metrics and curves of every draw as results: one entry per draw, and means with standard deviations over draws."""
+"""Results from the metrics and curves of draws: each draw, and mean and standard deviation."""
 
 from __future__ import annotations
 

@@ -22,9 +22,10 @@ PIXELS_OF_DRAWS = 128
 
 @dataclass(frozen=True)
 class Refinement:
-    """Positions of pixels on a coarse grid: by row and column, the lower point and the upper point's share.
+    """Positions of pixels on a coarse grid.
 
     pixels: (pixel,) numbers of the pixels, counted along the rows of an image of this width.
+    row, column: the lower point; row_share, column_share: the share of the upper point.
     """
 
     pixels: Tensor
@@ -294,7 +295,10 @@ def _judge(
 
 @triton.jit
 def tile_of(rows, pixels, DRAWS: tl.constexpr, PIXELS: tl.constexpr):
-    """Return the draws (draw, 1) and pixels (pixel,) of a program, none beyond the last, and which of them exist."""
+    """Return the draws (draw, 1) and pixels (pixel,) of a program, and which of them exist.
+
+    A pixel beyond the last one is replaced by the last one.
+    """
     row = tl.load(rows + tl.program_id(0) * DRAWS + tl.arange(0, DRAWS)).to(tl.int64)[:, None]
     pixel = tl.program_id(1).to(tl.int64) * PIXELS + tl.arange(0, PIXELS)
     there = (row >= 0) & (pixel < pixels)[None, :]

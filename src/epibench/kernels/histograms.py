@@ -1,4 +1,4 @@
-"""Histograms over the leading bits of a float pattern, and sums in their bins: several tables in one pass."""
+"""Histograms over the leading bits of floats, and sums in their bins, for several tables at once."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ def bin_of(key, SHIFT: tl.constexpr):
 
 
 def accumulate(index: Tensor, copies: int, *tables: tuple[Tensor, Tensor | None]) -> None:
-    """table[draw, copy, index] += values (1 if None) for each pixel and each of at most three (table, values).
+    """Add values to tables: table[draw, copy, index] += values, or 1 for None.
 
+    This is done for each pixel and each of at most three (table, values).
     index, values: (draw or 1, pixel); tables: (draw, copies · bins). Neighbouring pixels count in different copies.
     """
     if len(chunks := launches(index.shape[1], BLOCK)) > 1:

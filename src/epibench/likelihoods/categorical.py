@@ -190,7 +190,10 @@ def _sum_in_order(values: Tensor) -> Tensor:
 
 
 def _judge_by_class(member_probs: Tensor, weights: Tensor, target: Tensor, with_entropy: bool) -> Judgement:
-    """For a CPU: one class after the other, so that temporaries are (draw, pixel) and stay in the cache."""
+    """Judge on a CPU, one class after the other.
+
+    Temporaries are then (draw, pixel) and stay in the cache.
+    """
     classes = member_probs.shape[2]
     probs = torch.empty((len(weights), len(target)), dtype=torch.float64)
     confidence, brier, doubt = torch.full_like(probs, -1), torch.zeros_like(probs), torch.zeros_like(probs)

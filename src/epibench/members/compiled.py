@@ -97,7 +97,10 @@ class CompiledNetwork:
 
 @dataclass
 class Recorded:
-    """A function of tensors as CUDA graphs, one for each size of its inputs, up to a number of sizes."""
+    """A function of tensors as CUDA graphs, one for each size of its inputs.
+
+    Inputs of further sizes than MOST_GRAPHS call the function itself.
+    """
 
     function: Callable[..., Any]
     _graphs: dict[object, _Graph] = field(default_factory=dict)

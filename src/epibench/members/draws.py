@@ -47,7 +47,7 @@ class Draws:
         return [number for number, members in enumerate(self.sets) if len(members) == size]
 
     def overlap(self, size: int) -> float | None:
-        """Mean share of members that two different draws of M = size have in common; None for one draw."""
+        """Return the mean share of members that two different draws of M = size share; None for one draw."""
         used = np.zeros(self.num_members, dtype=np.int64)
         numbers = self.of_size(size)
         for number in numbers:

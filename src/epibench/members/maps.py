@@ -224,7 +224,10 @@ def joined(parts: Sequence[WindowMaps]) -> WindowMaps:
 
 
 def comparable(parts: Sequence[WindowMaps]) -> Sequence[WindowMaps]:
-    """Return the maps on one grid and with equal names; if they differ, at the size of the image."""
+    """Return the maps on one grid and with equal names.
+
+    If they differ, they are brought to the size of the image.
+    """
     if len({part.align_corners for part in parts}) == 1 and len({_form(part) for part in parts}) == 1:
         return parts
     names = {name for part in parts for name in part.values}

@@ -240,7 +240,10 @@ def hf_model(name: str, task: str, settings: Mapping[str, Any]) -> GivenModel:
 
 
 def is_model_folder(name: str) -> bool:
-    """Return whether a folder of this name exists; raise an InputError for a name that the hub does not allow."""
+    """Return whether a folder of this name exists.
+
+    Raises an InputError for a name that the hub does not allow.
+    """
     if name and (path := Path(name)).exists():
         if path.is_dir():
             return True

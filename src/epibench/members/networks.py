@@ -194,7 +194,7 @@ class ImagePool(Pool, ABC):
         return self._networks[name]
 
     def keep_within(self, memory: float) -> None:
-        """Set the number of networks on the device to the number that fits into this memory, at least one."""
+        """Set the number of networks on the device: as many as fit into this memory, at least one."""
         self.resident = max(1, int(memory / max(1, self.num_bytes(self.table.members[0]))))
 
     def make_room(self, number: int) -> None:
@@ -314,7 +314,10 @@ class NetworkPool(ImagePool):
         return network
 
     def _share_trunk(self, member: Member, network: nn.Module) -> None:
-        """Let a network use the first stages of a loaded network of the same training, if members share them."""
+        """Let a network use the first stages of a loaded network of the same training.
+
+        This happens only if members share these stages.
+        """
         others = (each for other, each in list(self._networks.items()) if same_network(other) == same_network(member))
         if self.trunk and (loaded := next(others, None)) is not None:
             assert isinstance(network, Staged)

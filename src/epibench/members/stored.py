@@ -176,7 +176,10 @@ class StoredPredictions(PoolOnData):
         return target[kept], kept, tally
 
     def _read_output(self, name: str, block: Block, kept: Tensor) -> Tensor:
-        """(member, pixel[, class]); members are read a few at a time, so that what is masked never fills memory."""
+        """Return an array at the kept pixels, (member, pixel[, class]).
+
+        Members are read a few at a time, so that masked pixels never fill memory.
+        """
         source, num_members = self.store.arrays[name], self.store.num_members
         last = tuple(slice(0, n) for n in source.shape[1 + len(self.store.shape) :])
         if last and name in UNCERTAIN and self.uncertainty_map is not None:
@@ -306,7 +309,10 @@ def plan_blocks(store: PredictionStore, budget: int) -> Iterator[Block]:
 
 
 def location(store: PredictionStore, position: int, member: int | None = None) -> str:
-    """Return a text about the place of a pixel or sample: member 3, image 17 ('frankfurt_000'), row 40, column 7."""
+    """Return a text about the place of a pixel or sample.
+
+    E.g. member 3, image 17 ('frankfurt_000'), row 40, column 7.
+    """
     index = [int(i) for i in np.unravel_index(position, store.shape)]
     words = []
     if member is not None:

@@ -41,7 +41,7 @@ class WithOptimiser(Method):
 
 
 class Optimised(WithOptimiser):
-    """Networks that are kept at the end of training, at a rate that is constant or falls to 0."""
+    """Networks kept at the end of training; the rate is constant or falls to 0."""
 
     version: ClassVar[str] = "2"
 

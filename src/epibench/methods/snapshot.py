@@ -54,7 +54,10 @@ class Snapshot(WithOptimiser):
 
     @property
     def schedule(self) -> Schedule:
-        """α/2 (cos(π t/T) + 1) at step t, from 0, of a cycle's T steps: Equation 2 of the paper."""
+        """The rate of each step of a cycle: Equation 2 of the paper.
+
+        It is α/2 (cos(π t/T) + 1) at step t, from 0, of T steps.
+        """
         ends, rate = (0, *self.keep), self.learning_rate
 
         def pace(step: int, total: int) -> Pace:

@@ -19,7 +19,10 @@ def same_pixels(**tensors: Tensor) -> None:
 
 
 def check_keys(keys: Tensor, name: str, *, finite: bool = False) -> None:
-    """Raise if a key is NaN or negative: a sort would put NaN last, the most certain among the uncertain."""
+    """Raise if a key is NaN or negative.
+
+    A sort would put NaN last: the most certain among the uncertain.
+    """
     if not keys.numel():
         return
     low, high = keys.aminmax()
@@ -38,7 +41,10 @@ def check_finite(**tensors: Tensor) -> None:
 
 
 def check_probabilities(**tensors: Tensor) -> None:
-    """Raise if a value is NaN or outside [0, 1]: NaN would be the maximum, and logits look like confidence."""
+    """Raise if a value is NaN or outside [0, 1].
+
+    A NaN would count as the maximum, and a logit as a confidence.
+    """
     for name, values in tensors.items():
         if values.numel():
             low, high = values.aminmax()
@@ -82,7 +88,10 @@ def _not_summing_to_1(probs: Tensor, axis: int) -> int:
 
 
 def check_numbers(numbers: Tensor, limit: int, name: str, *, label: bool = False) -> None:
-    """Raise if a class or image number is not in 0 … limit − 1, since it would be counted elsewhere."""
+    """Raise if a class or image number is not in 0 … limit − 1.
+
+    It would be counted elsewhere.
+    """
     if numbers.numel():
         if numbers.is_floating_point():
             raise ValueError(f"'{name}' must hold whole numbers")

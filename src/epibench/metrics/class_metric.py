@@ -1,4 +1,7 @@
-"""Common parts of metrics whose target is a class: the class axis is last, and one label can mean "none"."""
+"""Common parts of metrics whose target is a class.
+
+The class axis is last, and one label can mean "none".
+"""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def kl_categorical(p: Tensor, q: Tensor) -> Tensor:
 
 
 def kl_normalised_map(p: Tensor, q: Tensor) -> Tensor:
-    """Return the KL of two maps over grid points, each normalised to sum 1: the published KL for classes.
+    """Return the published KL for classes: of two maps over grid points, each normalised to sum 1.
 
     It compares where probability lies on the grid, not the probabilities: scaling a map leaves it at 0.
     """

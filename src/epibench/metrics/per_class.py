@@ -108,11 +108,11 @@ def scores_per_class(
 
 
 class ClassSparsification(ClassMetric):
-    """AUSE among the pixels of each true class, streamed through few bins: 20 KB for each draw and class.
+    """AUSE among the pixels of each true class, streamed through few bins.
 
     `update(uncertainty, loss, target)`. `compute()` gives `ause_per_class` and `ause_per_class_bound`, (…, class), the
     largest deviation from the exact value. Keys below 2⁻²⁸ share one bin and keys above 8 another; the bound includes
-    this. NaN for a class without pixels.
+    this. NaN for a class without pixels. The state takes 20 KB for each draw and class.
     """
 
     higher_is_better = False
@@ -166,7 +166,10 @@ class ClassSparsification(ClassMetric):
 
 
 def narrow_bin(keys: Tensor) -> Tensor:
-    """Return the bin of each key ≥ 0: zeros, keys that are too small, 16 bins per octave, keys that are too large."""
+    """Return the bin of each key ≥ 0.
+
+    In order: zeros, keys that are too small, 16 bins per octave, keys that are too large.
+    """
     index = bin_index(keys, BITS)
     return torch.minimum(index, (index - (FIRST - 1)).clamp_(1, NUM_BINS - 1))
 

@@ -16,7 +16,10 @@ INTERVAL_HALF_WIDTH = 1.6448536269514722  # Φ⁻¹(0.95)
 
 
 def gaussian_nll(mean: Tensor, variance: Tensor, target: Tensor) -> Tensor:
-    """−log N(y; μ, σ²) per pixel, in float64; with σ² = 0, −∞ at y = μ and ∞ elsewhere."""
+    """Return −log N(y; μ, σ²) per pixel, in float64.
+
+    For σ² = 0 it is −∞ at y = μ and ∞ elsewhere.
+    """
     variance = variance.to(torch.float64)
     difference = mean.to(torch.float64) - target
     standardised = torch.where(difference == 0, 0, difference.square() / variance)
@@ -91,7 +94,10 @@ def expected_distance(difference: Tensor, variance: Tensor) -> Tensor:
 
 
 def interval_score(mean: Tensor, variance: Tensor, target: Tensor) -> Tensor:
-    """Winkler score of the central 90 % interval per pixel: its length, plus 2/α times what the target lies outside."""
+    """Return the Winkler score of the central 90 % interval per pixel.
+
+    It is the interval's length, plus 2/α times the distance of a target outside.
+    """
     half = INTERVAL_HALF_WIDTH * variance.to(torch.float64).sqrt()
     outside = ((mean.to(torch.float64) - target).abs() - half).clamp(min=0)
     return 2 * half + (2 / INTERVAL_ALPHA) * outside

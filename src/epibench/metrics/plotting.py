@@ -45,10 +45,10 @@ def plot_curves(curves: Mapping[str, Tensor], how: CurvePlot, ax: Any = None) ->
 
 
 def plot_values(values: Any, infos: Mapping[str, MetricInfo], ax: Any = None) -> Plotted:
-    """Draw the result of `compute()` or `forward()`, or a list of results: dots, or a line over the steps.
+    """Draw the result of `compute()` or `forward()`, or a list of results.
 
-    Values that accompany another one (`ause_bound`) are left out of dicts. Values of each class are left out if there
-    are other values.
+    A result is drawn as dots, a list as a line over the steps. Values that accompany another one (`ause_bound`) are
+    left out of dicts. Values of each class are left out if there are other values.
     """
     figure, axes = axes_for(ax)
     over_steps = isinstance(values, Sequence)

@@ -34,17 +34,20 @@ def num_bins(bits: int) -> int:
 
 
 def order_key(values: Tensor) -> Tensor:
-    """Keys > 0, float64, in the order of values of any sign and scale, so that these can be binned as well.
+    """Return keys > 0, float64, in the order of values of any sign and scale.
 
-    The root halves the exponents: positive values lie above 1 and negative ones, inverted, below. Magnitudes below
-    2⁻¹²⁶ count as zero.
+    Such keys can be binned. The root halves the exponents: positive values lie above 1 and negative ones, inverted,
+    below. Magnitudes below 2⁻¹²⁶ count as zero.
     """
     magnitude = values.to(torch.float64).abs().sqrt_().mul_(2.0**63).clamp_(min=1.0)
     return torch.where(values < 0, magnitude.reciprocal(), magnitude)
 
 
 def bin_index(keys: Tensor, bits: int) -> Tensor:
-    """The bin of each key ≥ 0, int32; bin b holds ]edge(b−1), edge(b)], and exact zeros are alone in bin 0."""
+    """Return the bin of each key ≥ 0, int32.
+
+    Bin b holds ]edge(b−1), edge(b)], and exact zeros are alone in bin 0.
+    """
     if kernels.usable(keys):
         from epibench.kernels import histograms
 
@@ -123,9 +126,10 @@ def accumulate_by_label(label: Tensor, *tables: tuple[Tensor, Tensor]) -> None:
 
 
 class Cut(NamedTuple):
-    """The cut of the order after `rank` pixels: its bin, the kept pixels of this bin, and the bin's size.
+    """The cut of the order after `rank` pixels.
 
-    All of shape (draw, cut). `inside` is 0 ≤ inside ≤ size; the bin is split if 0 < inside < size.
+    `bin` is its bin, `inside` the number of kept pixels of this bin, and `size` the bin's size, all of shape (draw,
+    cut). 0 ≤ inside ≤ size; the bin is split if 0 < inside < size.
     """
 
     bin: Tensor
@@ -154,9 +158,10 @@ def sorting(keys: Tensor) -> Tensor:
 
 
 def sum_of_first(ranks: Tensor, keys: Tensor, values: Tensor, *, tied: bool = True) -> Tensor:
-    """Σ of the first k values for each rank k, exactly; keys (pixel,) are sorted, values go with them.
+    """Return Σ of the first k values for each rank k, exactly.
 
-    Pixels with equal keys count with the mean value of their group, or in the order given if not `tied`.
+    Keys (pixel,) are sorted, and values go with them. Pixels with equal keys count with the mean value of their group,
+    or in the order given if not `tied`.
     """
     cumulative = torch.cat([values.new_zeros(1), values.cumsum(0)])
     if not tied or not keys.numel():
@@ -187,8 +192,8 @@ def sum_in_any_order(
 
     Bin 0 has only keys of zero: if ties count with their mean, there is no doubt in it.
 
-    Let m be the mean and v the variance of the bin's n values. Any r of them sum to r·m ± √(r(n−r)v), by Cauchy–Schwarz
-    on the r and on the n−r, and to at least 0 and at most n·m.
+    Let m be the mean and v the variance of the bin's n values. Any r of them sum to r·m ± √(r(n−r)v): Cauchy–Schwarz
+    on the r and on the n−r. The sum is also at least 0 and at most n·m.
     """
     before = cut.before(sums.cumsum(1))
     inside = sums.gather(1, cut.bin)

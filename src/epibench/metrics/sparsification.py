@@ -158,7 +158,10 @@ class Sparsification(StreamingMetric):
         return exact_curves(-keys.T if inverted else keys.T, losses.T, self.error, convention)
 
     def _joined(self, kept: list[Tensor] | Tensor) -> Tensor:
-        """Return the kept values, (pixel, draw): they are a list of tensors before a sync, one tensor after it."""
+        """Return the kept values, (pixel, draw).
+
+        They are a list of tensors before a sync, one tensor after it.
+        """
         nothing = torch.zeros((0, self.num_draws or 1), dtype=torch.float64, device=self.device)
         return torch.cat([nothing, *kept]) if isinstance(kept, list) else kept
 
@@ -278,7 +281,10 @@ def binned_curves(
 
 
 def relative_error(sums: PartialSum, kept: Tensor, error: SparsificationError) -> PartialSum:
-    """Return the error of the remaining pixels divided by the error of all; 0 if the total loss is 0."""
+    """Return the error of the remaining pixels divided by the error of all.
+
+    Without any loss it is 0.
+    """
     total, growth = sums.value[:, :1], kept[:, :1] / kept.to(torch.float64)
     curves = []
     for part in sums:

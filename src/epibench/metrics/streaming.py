@@ -61,7 +61,10 @@ class StreamingMetric(Metric):
         self._values: dict[str, MetricValue] = {}
 
     def __getitem__(self, name: str) -> MetricValue:  # type: ignore[override]
-        """Return one value by name, as a metric with the same state: for `self.log` of Lightning, or to plot."""
+        """Return one value by name, as a metric with the same state.
+
+        `self.log` of Lightning takes such a metric, and it can be drawn.
+        """
         if name not in self.info:
             raise KeyError(f"{type(self).__name__} has no value {name!r}; it has {', '.join(self.info)}")
         if name not in self._values:
@@ -86,9 +89,9 @@ class StreamingMetric(Metric):
         self.updated_value = None
 
     def plot(self, val: Any = None, ax: Any = None) -> Plotted:
-        """Draw the curves, if any, or the values; or `val`, one result or a list of results of each step.
+        """Draw `val`, or the metric's curves, or its values if it has no curves.
 
-        Returns figure and axes. Needs matplotlib.
+        `val` is one result, or a list of the results of each step. Returns figure and axes. Needs matplotlib.
         """
         if val is None and self.curve_plot is not None:
             return plot_curves(self.curves(), self.curve_plot, ax)

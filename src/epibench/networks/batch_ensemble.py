@@ -118,7 +118,10 @@ def member_weights(weights: Mapping[str, Tensor], members: int, number: int) -> 
 
 
 def _outer(rows: Tensor, columns: Tensor, shape: torch.Size) -> Tensor:
-    """Return rows · columnsᵀ in the shape of a weight, whose second axis has the columns of one group of rows."""
+    """Return rows · columnsᵀ in the shape of a weight.
+
+    The weight's second axis has the columns of one group of rows.
+    """
     groups = len(columns) // shape[1]
     product = rows.view(groups, -1, 1) * columns.view(groups, 1, -1)
     return product.reshape(shape[0], shape[1], *[1] * (len(shape) - 2))

@@ -120,7 +120,7 @@ class DeepLabV3(nn.Module):
         }
 
     def channel_groups(self) -> list[ChannelGroup]:
-        """Return all channels except those of the image and the logits (`networks.channels`)."""
+        """Return all channels except the channels of the image and the logits (`networks.channels`)."""
         channels, pyramid = Channels(self), self.pyramid
         features = self.backbone.note_channels(channels)
         beside = [channels.layer(layer, features) for layer in (*pyramid.branches, pyramid.mean)]

@@ -110,7 +110,7 @@ class DepthCompletion(nn.Module):
         return {**steps, "log_variance": self._heads}
 
     def channel_groups(self) -> list[ChannelGroup]:
-        """Return all channels except those of inputs and outputs (`networks.channels`)."""
+        """Return all channels except the channels of inputs and outputs (`networks.channels`)."""
         channels = Channels(self)
         skips: list[Features] = [(*channels.layer(self.image_stem), *channels.layer(self.depth_stem))]
         *stages, deepest = self.encoder

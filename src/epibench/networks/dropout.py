@@ -1,8 +1,8 @@
-"""Dropout with masks that are a function of (key of the image, place), in any network and any mode.
+"""Dropout whose masks depend only on the key of the image and the place.
 
-Training mode, the usual way of MC-dropout, makes batch normalisation use the statistics of the batch and change its
-own. Its masks come from one generator, so that an image has another mask in another batch. `SeededDropout` replaces the
-calls of dropout themselves, and changes nothing else.
+It works in any network and in any mode. Training mode, the usual way of MC-dropout, makes batch normalisation use the
+statistics of the batch and change its own. Its masks come from one generator, so that an image has another mask in
+another batch. `SeededDropout` replaces the calls of dropout themselves, and changes nothing else.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class SeededDropout(TorchFunctionMode):
 
     @property
     def calls(self) -> int:
-        """The number of dropouts that have acted since the context was entered, without those of p = 0."""
+        """The number of dropouts with p > 0 that have acted since the context was entered."""
         return self._calls
 
     def __enter__(self) -> SeededDropout:

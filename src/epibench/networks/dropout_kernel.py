@@ -1,6 +1,6 @@
 """Dropout in one Triton kernel, which reads and writes every value once and computes its random bits.
 
-The bits are those of `randomness.bits`, as in `dropout._drops`, so that a GPU drops the same elements as a CPU. Triton
+The bits come from `randomness.bits`, as in `dropout._drops`, so that a GPU drops the same elements as a CPU. Triton
 comes with torch on GPUs. Without it, plain operations are used.
 """
 

@@ -95,7 +95,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class LastLayers:
-    """All last layers of a network, in the order of its raw outputs, and a function to their inputs."""
+    """A network's last layers, in the order of its raw outputs, and a function to their inputs."""
 
     layers: tuple[LastLayer, ...]
     see: Callable[[Any], Seen]

@@ -24,7 +24,10 @@ OF_CHANNELS = ("weight", "bias", "running_mean", "running_var")  # entries of ba
 
 
 def num_kept(size: int, share: float, multiple: int = 1) -> int:
-    """Return how many channels of a group remain: the multiple nearest to 1 − share, at least 8; all for share 0."""
+    """Return how many channels of a group remain.
+
+    It is the multiple nearest to 1 − share, at least 8. For share 0 all channels remain.
+    """
     if not share:
         return size
     kept = multiple * max(1, round((1 - share) * size / multiple))

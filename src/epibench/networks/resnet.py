@@ -184,7 +184,7 @@ class ResNet(nn.Module):
         return features
 
     def note_channels(self, channels: Channels) -> Features:
-        """Note the channels of all layers, and return those of the features."""
+        """Note the channels of all layers, and return the channels of the features."""
         features: Features = ()
         for conv, norm in itertools.pairwise(self.stem):
             if isinstance(conv, nn.Conv2d):

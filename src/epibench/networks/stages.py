@@ -30,13 +30,16 @@ class Staged(Protocol):
 
 
 def stages_up_to(names: Sequence[str], module: str) -> int | None:
-    """Return the number of stages up to the last stage that is this module or lies in it; None without one."""
+    """Return the number of stages up to the last that is or contains this module; None if none does."""
     inside = [number for number, name in enumerate(names, 1) if f"{name}.".startswith(f"{module}.")]
     return inside[-1] if inside else None
 
 
 def stages_before_dropout(names: Sequence[str], places: Sequence[str]) -> list[int] | None:
-    """Return for each place the number of stages before its dropout, ascending; None if a place lies within a stage."""
+    """Return for each place the number of stages before its dropout, ascending.
+
+    None if a place lies within a stage.
+    """
     ends = [stages_up_to(names, place) for place in places]
     return None if None in ends else sorted(end for end in ends if end is not None)
 

@@ -17,13 +17,12 @@ NAMES_SHOWN = 3
 
 
 class TrunkWithHeads(nn.Module):
-    """Networks of one shape, trained together: the `shared` first stages of the first one, and the other stages of
-    each.
+    """Networks of one shape that share their first stages and are trained together.
 
-    Outputs are of all heads, (head · image, …), head by head. The trunk gets the mean of the heads' gradients instead
-    of their sum, so that a rate means the same for the trunk and for a head. Each head has the same gradient as alone.
-    In the state dict, `heads.0.` has all names of a plain network, and `heads.1.` etc. only the names of the head; see
-    `head_weights`.
+    The `shared` first stages are the first network's. Outputs are of all heads, (head · image, …), head by head.
+    The trunk gets the mean of the heads' gradients instead of their sum, so that a rate means the same for the trunk
+    and for a head. Each head has the same gradient as alone. In the state dict, `heads.0.` has all names of a plain
+    network, and `heads.1.` etc. only the names of the head; see `head_weights`.
 
     Args:
         networks: The networks.

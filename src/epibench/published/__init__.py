@@ -142,7 +142,9 @@ def _methods_by_rate(recipe: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class PublishedCell:
-    """One published cell and our value; the value is None if the method or the M was not run.
+    """One published cell and our value.
+
+    The value is None if the method or the M was not run.
 
     Args:
         row: The published cell.
@@ -365,7 +367,10 @@ def _together(line: str, cells: tuple[PublishedCell, ...]) -> SeriesComparison:
 
 
 def unlike_by_chance(series: Sequence[SeriesComparison]) -> tuple[int, int]:
-    """Return the range of the number of cells with p < 0.05 in 90 of 100 cases if both are alike."""
+    """Return the range of the number of cells with p < 0.05 by chance.
+
+    If both sides are alike, the number lies in it in 90 of 100 cases.
+    """
     counts = sum(each.together.counts for each in series)
     low, high = np.quantile(counts, (0.05, 0.95))
     return int(low), int(high)

@@ -76,8 +76,8 @@ class Joint:
 def joint(differences: Sequence[float], by_chance: Sequence[Array], name: str, paired: bool) -> Joint:
     """Judge dependent cells together, from their differences and their differences by chance.
 
-    Cells that are not paired, e.g. of ensembles, are assumed to be fully correlated, which makes a common shift hardest
-    to claim: their sets of different M are different sets of the same networks.
+    Cells that are not paired, e.g. of ensembles, are assumed to be fully correlated: their sets of different M are
+    different sets of the same networks. This makes a common shift hardest to claim.
 
     Args:
         differences: Difference of each cell.

@@ -177,7 +177,9 @@ class Recipe(Options):
         return self
 
     def check_members(self, given: bool) -> None:
-        """Raise an error for methods that cannot draw any M, and for given M that no method can draw.
+        """Raise an error for sizes M that methods cannot draw.
+
+        That is: for a method that cannot draw any M, and for a given M that no method can draw.
 
         Args:
             given: Whether the user has set the sizes. A method leaves out larger sizes of the recipe.

@@ -214,7 +214,10 @@ def assemble(
 
 
 def pooled(batches: Sequence[Arrays]) -> dict[str, npt.NDArray[np.float64]]:
-    """Return the predictive of all members of some batches: `probs`, or the mean and the parts of the variance."""
+    """Return the predictive of all members for some batches.
+
+    It is `probs`, or the mean and the parts of the variance.
+    """
     members = np.array([float(batch["members"]) for batch in batches])
     shares = members / members.sum()
 

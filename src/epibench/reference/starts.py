@@ -1,4 +1,4 @@
-"""Starts of chains: networks from the prior, or trained and heated ones; then a population of them is cooled.
+"""Starts of chains: networks from the prior, or trained and heated ones, then cooled as a population.
 
 Cooling is sequential Monte Carlo. At each step the power β of the likelihood grows until the effective size of the
 weighted population has fallen to a given share. Networks are resampled by weight and moved by Hamiltonian Monte Carlo

@@ -136,7 +136,10 @@ class Checkpoints:
 
     @property
     def name(self) -> str:
-        """The prefix of the file names: the network's number, or the first and the last number of the stack."""
+        """The prefix of the file names.
+
+        It is the network's number, or the first and the last number of the stack.
+        """
         first, last = self.networks[0], self.networks[-1]
         return f"{first:04d}" if first == last else f"{first:04d}-{last:04d}"
 

@@ -148,7 +148,7 @@ def images_of(samples: Samples) -> set[str]:
 
 
 def check_frames(data: ImageData, key: str, num_frames: int | None, follow: Follow | None = None) -> str:
-    """Check that a data set exists, its classes map to the predicted classes, and some frames can be opened."""
+    """Check a data set: that it exists, its classes map to the predicted ones, and some frames open."""
     samples, source = data.samples(key), data.sources[key]
     about = None if key == ImageData.TRAIN else data.domain(key.removeprefix(ImageData.DOMAIN)).about
     number = len(samples) if num_frames is None else min(num_frames, len(samples))
@@ -236,7 +236,7 @@ def inputs_of_sample(data: ImageData) -> dict[str, Tensor]:
 
 
 def check_own_network(name: str, network: nn.Module, data: ImageData) -> None:
-    """Check that a user's network has parameters, and predicts a map of the right shape for a training sample."""
+    """Check that a user's network has parameters and predicts maps of the right shape."""
     if next(network.parameters(), None) is None:
         raise InputError(f"network.name: {name} has no parameters to be trained")
     if any(isinstance(each, UninitializedParameter) for each in network.parameters()):

@@ -30,7 +30,10 @@ def count_classes(samples: Samples, num_classes: int, workers: int, reporter: Re
 
 
 def rare_weights(counts: Sequence[int]) -> tuple[float, ...]:
-    """Return 1 / √share of each class, scaled to a mean of 1 over pixels; 0 for an absent class."""
+    """Return 1 / √share of each class, 0 for an absent class.
+
+    The weights are scaled to a mean of 1 over pixels.
+    """
     shares = np.asarray(counts, np.float64) / max(1, sum(counts))
     weights = np.where(shares > 0, (shares + SMALLEST_SHARE) ** -0.5, 0.0)
     return tuple(float(weight) for weight in weights / max((weights * shares).sum(), 1e-300))

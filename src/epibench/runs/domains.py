@@ -1,4 +1,4 @@
-"""The data of a run on images: training data and domains, with the classes in which domains are scored."""
+"""The data of a run on images: training data, domains, and the classes of each domain."""
 
 from __future__ import annotations
 

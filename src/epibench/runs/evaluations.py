@@ -56,7 +56,10 @@ def _renumbered(score: Score, before: MethodFacts, now: MethodFacts) -> Score:
 
 
 def methods_left_out(folder: Path, results: Results) -> list[str]:
-    """Return methods with former scores of the same settings that are neither in the recipe nor in the new results."""
+    """Return methods that have former scores of the same settings but are left out now.
+
+    They are neither in the recipe nor in the new results.
+    """
     former = former_results(folder)
     asked = {*results.recipe.get("methods", ()), *results.methods}
     newest = [score.settings for score in results.scores]

@@ -340,7 +340,7 @@ def open_domain(domain: NamedDomain, task: Task, role: Any) -> GivenDomain:
 
 
 def state_of(source: Source) -> str | None:
-    """Return a hash of the names, sizes and modification times of a data set's files; None without a folder."""
+    """Return a hash of the names, sizes and modification times of files; None without a folder."""
     root = getattr(source, "root", None)
     if not isinstance(root, str) or not Path(root).is_dir():
         return None

@@ -161,7 +161,10 @@ class ImageExperiment:
         return EvaluationDomain(data, self.domain_label(name), role, identity, source.shift, in_files=in_files)
 
     def domain_label(self, name: str) -> str:
-        """Return a domain's name on pages: its label, or the user's name for data that the shipped recipe lacks."""
+        """Return the name of a domain on pages.
+
+        It is the domain's label, or the user's name for data that the shipped recipe lacks.
+        """
         source, ours = self.recipe.data.domains[name], RECIPES.get(self.recipe.name)
         before = ours.data.domains.get(name) if isinstance(ours, DenseRecipe) else None
         of_recipe = before is not None and before.kind == source.kind

@@ -213,7 +213,10 @@ class StoreObserver(Observer):
 
     @staticmethod
     def photo(batch: Batch, row: int) -> Tensor | None:
-        """Return the photo of an image, (height, width, 3); None unless it is uint8 RGB of the target's size."""
+        """Return the photo of an image, (height, width, 3).
+
+        None unless the image is uint8 RGB of the target's size.
+        """
         image = batch.inputs.get("image")
         if image is None or image.dtype != torch.uint8 or image.shape[1:] != (3, *batch.target.shape[1:]):
             return None

@@ -271,7 +271,10 @@ class RayExecutor:
         return errors
 
     def options(self, resources: JobResources) -> dict[str, Any]:
-        """Return the resources of a task in Ray's words, at most the cores and memory of the largest node."""
+        """Return the resources of a task in Ray's words.
+
+        They are at most the cores and the memory of the largest node.
+        """
         nodes = self.nodes
         largest = {name: max(node.get(name, 0) for node in nodes) for name in ("CPU", "memory")}
         return {

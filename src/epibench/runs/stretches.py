@@ -102,7 +102,10 @@ def stretch_length(samples: Samples, batch_size: int) -> int:
 
 
 def packed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return states for a file, with sparse tensors as indices and values: most bins of a histogram are empty."""
+    """Return states for a file, with sparse tensors as indices and values.
+
+    Most bins of a histogram are empty.
+    """
     tensors: dict[str, Tensor] = {}
     for name, values in state.items():
         flat = values.flatten()

@@ -132,7 +132,9 @@ class ToyExperiment:
                 self.run.reporter.say(f"reference {facts.path}: {text}")
 
     def evaluate(self, name: str, networks: Trained, failed: dict[str, str]) -> ToyMethodResults:
-        """Evaluate every draw of a method: KLs, and metrics on fresh points inside and outside of the training region.
+        """Evaluate every draw of a method: KLs, and metrics on fresh points.
+
+        Points inside and outside of the training region have separate metrics.
 
         Raises:
             InputError: The method cannot be evaluated, e.g. because a prediction is not finite.

@@ -150,7 +150,7 @@ class _Training:
 
 
 class TrainingProgress:
-    """Shows the progress of each method, from the start of its first training to the end of its last."""
+    """Shows the progress of each method from its first training to its last."""
 
     def __init__(self, reporter: Reporter, stack: ExitStack, jobs: Sequence[TrainJob]):
         self.reporter, self.stack, self.jobs = reporter, stack, jobs

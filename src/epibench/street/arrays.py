@@ -66,7 +66,10 @@ class Chance:
 
 
 def hash_cells(*cells: Array, seed: int = 0) -> Array:
-    """Return a random number in [0, 1) for each cell of a lattice, a function of its integer coordinates."""
+    """Return a random number in [0, 1) for each cell of a lattice.
+
+    It depends only on the integer coordinates of the cell and on the seed.
+    """
     state = np.full(cells[0].shape, (seed * 0x9E3779B1 + 0x7F4A7C15) & 0xFFFFFFFF, np.uint32)
     for cell, factor in zip(cells, (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D), strict=False):
         state ^= cell.astype(np.int32).view(np.uint32) * np.uint32(factor)
@@ -79,7 +82,10 @@ def hash_cells(*cells: Array, seed: int = 0) -> Array:
 
 
 def smooth_noise(x: Array, y: Array, seed: int = 0) -> Array:
-    """Value noise in [0, 1): random at the points of a lattice of step 1, linear in x and in y between."""
+    """Return value noise in [0, 1).
+
+    It is random at the points of a lattice of step 1, and linear in x and in y between them.
+    """
     column, row = np.floor(x), np.floor(y)
     right, up = x - column, y - row
     column, row = column.astype(np.int32), row.astype(np.int32)

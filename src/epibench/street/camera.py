@@ -45,7 +45,7 @@ class Camera:
 
     @property
     def axes(self) -> Array:
-        """Directions in the world of one step right, one step down and one step forward, (3, 3) float64, in rows."""
+        """Directions in the world of one step right, down and forward: rows of (3, 3) float64."""
         cos, sin = math.cos, math.sin
         forward = (sin(self.yaw) * cos(self.pitch), sin(self.pitch), cos(self.yaw) * cos(self.pitch))
         level = (cos(self.yaw), 0.0, -sin(self.yaw))

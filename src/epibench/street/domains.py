@@ -24,7 +24,7 @@ def _factor(effect: str) -> float:
 class Domain:
     """The level of every factor, each from 0 to 1.
 
-    mixed: a scene has at most one of haze, rain and night; otherwise every scene has all of them.
+    mixed: a scene has at most one of haze, rain and night. Otherwise a scene has all three, each at its level.
     """
 
     layout: float = _factor("other roads, proportions and traffic; people drive on the left in some scenes")
@@ -67,9 +67,9 @@ FACTORS: dict[str, str] = {each.name: each.metadata["effect"] for each in fields
 
 
 def make_domain(name: str = "clean", severity: float | None = None) -> Domain:
-    """Return the domain `clean`, `wild`, or of factors like `haze` or `night+noise`, at a severity from 0 to 5.
+    """Return the domain `clean`, `wild`, or of factors like `haze` or `night+noise`.
 
-    The default severity is 5; clean has only 0.
+    The severity goes from 0 to 5. The default is 5; clean has only 0.
     """
     if severity is not None and not 0 <= severity <= MAX_SEVERITY:
         raise InputError(f"street severity {severity:g}: give a number from 0 (clean) to {MAX_SEVERITY:g}")
@@ -89,7 +89,10 @@ def make_domain(name: str = "clean", severity: float | None = None) -> Domain:
 
 @dataclass(frozen=True)
 class Conditions:
-    """The strength of each factor in one scene, from 0 to 1; `toss` has numbers in [0, 1) that choose its variant."""
+    """The strength of each factor in one scene, from 0 to 1.
+
+    `toss` has a number in [0, 1) for each factor, which chooses its variant.
+    """
 
     strength: dict[str, float]
     toss: dict[str, float]

@@ -193,7 +193,10 @@ def save(content: Array | str, path: Path) -> None:
 
 
 def depth_colours(depth: Array) -> Array:
-    """Depth on a logarithmic scale from 2 to 80 m as colours, black where there is none, (height, width, 3) uint8."""
+    """Return depth as colours, (height, width, 3) uint8.
+
+    The scale is logarithmic, from 2 to 80 m. Pixels without depth are black.
+    """
     share = np.log(np.maximum(depth, NEAREST_SHOWN) / NEAREST_SHOWN) / np.log(MAX_DEPTH / NEAREST_SHOWN)
     stops = np.linspace(0, 1, len(STOPS))
     picture = np.stack([np.interp(share, stops, [stop[part] for stop in STOPS]) for part in range(3)], -1)

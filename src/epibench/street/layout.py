@@ -200,7 +200,10 @@ def add_houses(parts: Parts, side: Roadside, chance: Chance, novel: float) -> No
 
 
 def fit_to_crossing(side: Roadside, along: float, width: float) -> tuple[float, float]:
-    """Return width and start of a house that ends at the corner of the crossing road, or starts behind it."""
+    """Return width and start of a house beside a crossing road.
+
+    A house in its way ends at the corner if at least 6 m remain, else it starts behind the crossing road.
+    """
     margin = side.ground.crossing_half_width + (side.end - side.kerb)
     before, behind = side.ground.crossing - margin, side.ground.crossing + margin
     if along + width <= before or along >= behind:

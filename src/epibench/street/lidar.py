@@ -128,7 +128,11 @@ def scan_past_edges(depth: Array, beams: Beams, strength: float, rng: np.random.
 
 
 def _first_met(nearness: Array, beams: Beams) -> tuple[Array, Array]:
-    """Return inverse depth of the surfaces that beams first reach or pass behind, and the one before; 0: none."""
+    """Return two inverse depths per beam: of the surface that it meets, and of the one beside it.
+
+    A beam meets the first surface that it reaches or passes behind. The surface in view one step earlier is beside it.
+    No surface: 0.
+    """
     met = beside = before = np.zeros(beams.row.shape, np.float32)
     for level in np.linspace(NEAREST, 0, round(LEVELS * density(nearness.shape)), dtype=np.float32):
         seen = _seen(nearness, *beams.pixels(level))
@@ -189,7 +193,10 @@ def onto(returns: Returns, size: tuple[int, int]) -> Array:
 def sparse_depth(
     depth: Array, returned: Array, camera: Camera, conditions: Conditions, rng: np.random.Generator
 ) -> Array:
-    """Return the input of depth completion: 5 % of the valid pixels in clean, otherwise a scan; (height, width)."""
+    """Return the input of depth completion, (height, width).
+
+    In clean it is 5 % of the valid pixels, otherwise a scan.
+    """
     strength = conditions["lidar"]
     if not strength:
         candidates = np.flatnonzero((depth > 0) & (depth <= MAX_DEPTH))
@@ -206,7 +213,10 @@ def sparse_depth(
 def target_depth(
     depth: Array, returned: Array, camera: Camera, conditions: Conditions, rng: np.random.Generator
 ) -> Array:
-    """Return the target of depth completion, (height, width): all depths up to 80 m in clean, else combined scans."""
+    """Return the target of depth completion, (height, width).
+
+    In clean it is all depths up to 80 m, otherwise combined scans.
+    """
     strength = conditions["target"]
     if not strength:
         return np.where(depth <= MAX_DEPTH, depth, np.float32(0))

@@ -168,7 +168,10 @@ def contact(scene: Scene, view: View) -> Array:
 
 
 def footprints(scene: Scene) -> list[tuple[int, int, int, int, int]]:
-    """The lowest parts of near vehicles, each with the rows and columns of the picture where it covers the ground."""
+    """Return the lowest parts of near vehicles: (part, top, bottom, left, right).
+
+    The part covers the ground in these rows and columns of the picture.
+    """
     parts, camera = scene.parts, scene.camera
     low = np.isin(parts.label, VEHICLES) & (parts.centre[:, 1] - parts.half[:, 1] < 0.5) & (parts.half[:, 2] > 0.6)
     chosen = np.flatnonzero(low & (parts.shape == Shape.BOX))

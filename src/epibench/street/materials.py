@@ -19,7 +19,10 @@ EYE = 1.65  # about the height of the camera
 
 @dataclass(frozen=True)
 class Setting:
-    """Facts about the scene for materials. texture: 0 (even colours) to 1; night: share of lit windows and lamps."""
+    """Facts about the scene for materials.
+
+    texture: 0 (even colours) to 1; night: share of lit windows and lamps.
+    """
 
     scene: Scene
     texture: float
@@ -211,10 +214,10 @@ def wheel(pixels: Pixels, setting: Setting) -> Appearance:
 
 
 class Bays:
-    """A façade divided into a whole number of bays in a row, each (pixel,): column, row, number of the house.
+    """A façade divided into a whole number of bays in a row.
 
-    u: distance from the bay's middle; v: height in it; is_shop: on the ground floor of every second house.
-    style: (width of a bay, height of a storey, share of windows, number).
+    column, row, number of the house: (pixel,). u: distance from the bay's middle; v: height in it; is_shop: on the
+    ground floor of half of the houses. style: (width of a bay, height of a storey, share of windows, number).
     """
 
     def __init__(self, pixels: Pixels):

@@ -38,7 +38,10 @@ class Material(IntEnum):
 
 @dataclass(frozen=True)
 class Look:
-    """Class, material and colour (linear, 0 to 1) of a part; style: up to four numbers that its material reads."""
+    """Class, material and colour (linear, 0 to 1) of a part.
+
+    style: up to four numbers that its material reads.
+    """
 
     label: int
     material: Material

@@ -82,7 +82,10 @@ def corners(parts: PartTable) -> Array:
 
 
 def plane_depths(planes: Planes, rays: Rays) -> tuple[Array, Array]:
-    """Factors of (u, v, 1) in w for every plane, (part, FACES, 3), and whether rays enter there, (part, FACES) bool."""
+    """Return the factors of (u, v, 1) in w for every plane, (part, FACES, 3).
+
+    The second result tells whether rays enter there, (part, FACES) bool.
+    """
     if rays.parallel:
         along = _dot(planes.normal, rays.direction[2])
         along = np.where(np.abs(along) < 1e-12, -1e-12, along)
@@ -131,7 +134,10 @@ def ellipsoid_depths(parts: PartTable, chosen: Array, rays: Rays) -> Quadrics:
 
 
 def panel_depths(parts: PartTable, chosen: Array, rays: Rays) -> Array:
-    """Factors of (u, v, 1) in w and in w times the coordinates on the panel, in its half sizes, (part, 3, 3)."""
+    """Return factors of (u, v, 1), (part, 3, 3).
+
+    They give w, and w times the two coordinates on the panel in its half sizes.
+    """
     axes, half = parts.axes[chosen], parts.half[chosen]
     start = rays.origin[2] - parts.centre[chosen]
     direction = _in_axes(rays.direction, axes)
@@ -322,7 +328,10 @@ def draw_ellipsoid(canvas: Canvas, where: Rectangle, parts: PartTable, part: int
 
 
 def _leaf_holes(rays: Rays, parts: PartTable, part: int, v: Array, u: Array, w: Array) -> Array:
-    """Return how much a leaf must face the camera to exist: random for each piece, 0 to the part's raggedness."""
+    """Return how much a leaf must face the camera to exist.
+
+    It is random for each piece, from 0 to the part's raggedness.
+    """
     right, down, forward = rays.direction
     far = 1 / (w * LEAF)
     cells = ((right[k] * u + down[k] * v + forward[k]) * far + rays.origin[2, k] / LEAF for k in range(3))
@@ -357,7 +366,10 @@ def ground_material(surface: Array) -> Array:
 
 @dataclass(frozen=True)
 class ShadowMap:
-    """How far the rays of the sun reach: depth, (cell, cell); axes: rows across, across and along the rays."""
+    """How far the rays of the sun reach.
+
+    depth: (cell, cell); axes: rows across, across and along the rays.
+    """
 
     depth: Array
     axes: Array

@@ -176,7 +176,10 @@ def pole(parts: Parts, chance: Chance, height: float, radius: float = 0.07) -> N
 
 
 def lamp(parts: Parts, chance: Chance, towards: float) -> tuple[float, float]:
-    """A street lamp with an arm along x, towards the road; returns the reach and the height of its light."""
+    """Add a street lamp with an arm along x, towards the road.
+
+    Returns the reach and the height of its light.
+    """
     height, reach = chance.between(5.5, 8.5), chance.between(0.9, 1.9) * towards
     look = Look(TRAIN_IDS["pole"], Material.PLAIN, GREY)
     parts.pillar((0, height / 2, 0), (0.09, height / 2, 0.09), look, 0.4)
@@ -209,7 +212,10 @@ def sign(parts: Parts, chance: Chance, novel: float = 0.0) -> None:
 
 
 def traffic_light(parts: Parts, chance: Chance, arm: float, state: int) -> None:
-    """Add a traffic light facing −z; arm: overhang of a second one, 0 for none; state: 0 red … 2 green."""
+    """Add a traffic light facing −z.
+
+    arm: overhang of a second one, 0 for none; state: 0 red … 2 green.
+    """
     look = Look(TRAIN_IDS["traffic light"], Material.SIGNALS, (0.03, 0.035, 0.03), (float(state),))
     tall, post = 5.2 if arm else 2.6, Look(TRAIN_IDS["pole"], Material.PLAIN, GREY)
     parts.pillar((0, tall / 2, 0), (0.08, tall / 2, 0.08), post, 0.2)

@@ -1,4 +1,4 @@
-"""A Gaussian around the last layer of a trained network: its curvature over the training data, and its prior.
+"""A Gaussian around the last layer of a trained network.
 
 The precision of the posterior is H + δ·1. δ is the precision of a prior N(0, 1/δ) on the weights and biases θ of the
 layer. H is the generalised Gauss-Newton matrix of the negative log-likelihood, which equals the Fisher matrix for the
@@ -290,7 +290,7 @@ class Fit:
     observations: float = 1.0
 
     def __call__(self, data: TrainingPixels, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the tensors for `sampled`: for each layer the places of its weights, the spectrum of H, and δ."""
+        """Return the tensors for `sampled`: of each layer the places, the spectrum of H, and δ."""
         layers = data.network.layers
         if self.likelihood == "categorical" and len(layers) > 1:
             raise InputError(f"logits come from {len(layers)} last layers; a curvature is made of those of one")

@@ -49,7 +49,7 @@ ALIGNED = 16  # entries: parameters begin at multiples of 64 bytes, as in separa
 class NetworkTraining(TrainingPlan):
     """Everything that fixes the training of a large network, except its keys.
 
-    The mean loss over valid pixels is U/N without the prior, where N is the number of images: pixels of an image depend
+    The mean loss over valid pixels is U/N without the prior, where N is the number of images. Pixels of an image depend
     on each other, so an image counts as one observation. Coarse outputs are interpolated to the image. Losses of
     several heads, (head · image, …), are added. Dropout acts after the network's `dropout_places`.
 

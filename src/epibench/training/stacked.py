@@ -1,8 +1,8 @@
-"""Train many small networks at once; member i is the same, bit for bit, alone or among a thousand.
+"""Train many small networks at once.
 
-Every member has its own initial weights, order of the data and noise, each a function of the member's keys and the step
-(see `randomness`). On a CPU, threads train blocks of members that fit into the cache. After each segment of epochs,
-progress is reported and the state can be saved.
+Member i is the same, bit for bit, alone or among a thousand. Every member has its own initial weights, order of the
+data and noise, each a function of the member's keys and the step (see `randomness`). On a CPU, threads train blocks of
+members that fit into the cache. After each segment of epochs, progress is reported and the state can be saved.
 """
 
 from __future__ import annotations

@@ -46,7 +46,10 @@ class ToyProblem:
 
     @property
     def grid(self) -> Tensor:
-        """1,000 points of [−7, 7], or 60 × 60 points of [−6, 6]² with x₁ varying fastest, (point, feature)."""
+        """The points of the grid, (point, feature).
+
+        They are 1,000 points of [−7, 7], or 60 × 60 points of [−6, 6]² with x₁ varying fastest.
+        """
         import torch
 
         side = GRID_SIDE[self.name]
