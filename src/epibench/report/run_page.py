@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from epibench.published import PublishedCell, compare, grounds_of, totals, warni
 from epibench.report.cost_section import cost_table
 from epibench.report.curve_figures import curve_switch
 from epibench.report.dense_section import dense_section, metric_section
-from epibench.report.entries import Entry, title_with_unit
+from epibench.report.entries import title_with_unit
 from epibench.report.figures import kl_chart, published_figure
 from epibench.report.numbers import MISSING, count, duration, listed, m_equals, significant
 from epibench.report.page import Option, Switch, render
@@ -240,33 +242,26 @@ def _evaluations(run: Run, named: bool) -> Iterator[Table]:
     if len(evaluations) == 1:
         return
     of_each = [{method.name: method for method in methods_of([one])} for one in evaluations]
-    methods = {name: method for of_one in reversed(of_each) for name, method in of_one.items()}
-    names = list(dict.fromkeys(name for of_one in of_each for name in of_one))
+    methods = {name: next(one[name] for one in of_each if name in one) for of_one in of_each for name in of_one}
     columns = [Column(Name(label), points=True) for label in ("newest", *(one.evaluation for one in evaluations[1:]))]
-    parts: list[tuple[str, list[tuple[Name, list[Entry | None]]]]] = []
-    for domain in domains_of(evaluations):
-        lines = []
-        for name in names:
-            found = [of_one[name].on(domain.name) if name in of_one else None for of_one in of_each]
-            if any(entry and entry.members for entry in found):
-                head = Name(methods[name].label, methods[name].index)
-                lines.append((head, [entry if entry and entry.members else None for entry in found]))
-        parts += [(domain.label, lines)] if lines else []
-    everywhere = [entry for _, lines in parts for _, entries in lines for entry in entries if entry]
+    lines = []
+    for domain, method in itertools.product(domains_of(evaluations), methods.values()):
+        found = [of_one[method.name].on(domain.name) if method.name in of_one else None for of_one in of_each]
+        lines.append((domain, method, [entry if entry and entry.members else None for entry in found]))
+    everywhere = [entry for _, _, entries in lines for entry in entries if entry]
     for metric in headline_names(everywhere):
-        blocks = []
-        for label, lines in parts:
-            rows = []
-            for head, entries in lines:
-                sizes = {entry.members[-1] for entry in entries if entry}
-                cells = []
-                for entry in entries:
-                    m = entry.members[-1] if entry else 0
-                    note = m_equals(m) if m and len(sizes) > 1 else ""
-                    cells.append(Cell(*entry.texts(metric, m), note=note) if entry else Cell(MISSING))
-                rows.append(Row(head, cells, m_equals(min(sizes)) if len(sizes) == 1 else ""))
-            blocks.append(Block(Name(label), rows=rows))
-        yield Table(title_with_unit(metric, everywhere) + (f", {run.name}" if named else ""), columns, blocks)
+        blocks: dict[str, Block] = {}
+        for domain, method, entries in lines:
+            sizes, cells = {entry.members[-1] for entry in entries if entry}, []
+            for entry in entries:
+                m = entry.members[-1] if entry else 0
+                note = m_equals(m) if m and len(sizes) > 1 else ""
+                cells.append(Cell(*entry.texts(metric, m), note=note) if entry else Cell(MISSING))
+            row = Row(Name(method.label, method.index), cells, m_equals(min(sizes)) if len(sizes) == 1 else "")
+            block = blocks.get(domain.name, Block(Name(domain.label)))
+            blocks |= {domain.name: replace(block, rows=[*block.rows, row])} if sizes else {}
+        title = title_with_unit(metric, everywhere) + (f", {run.name}" if named else "")
+        yield Table(title, columns, [*blocks.values()])
 
 
 def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
