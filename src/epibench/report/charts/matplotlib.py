@@ -216,7 +216,6 @@ def framed(chart: Chart, title: str, named: Sequence[tuple[str, Series]] = (), i
 
 
 def _draw_frame(axes: Any, chart: Chart) -> None:
-    """Scales, ticks and labels."""
     plot = chart.plot
     for name, axis, room in (("x", chart.x_axis, chart.inset / (plot.right - plot.left)), ("y", chart.y_axis, 0.0)):
         scale, limits = ("log" if axis.log else "linear"), (_value(axis, -room), _value(axis, 1 + room))
@@ -229,7 +228,6 @@ def _draw_frame(axes: Any, chart: Chart) -> None:
 
 
 def _value(axis: Axis, share: float) -> float:
-    """The value at a share of the way along an axis."""
     if axis.upper <= axis.lower:
         return float(axis.lower * 2.0 ** (share - 0.5))
     if axis.log:
@@ -252,7 +250,6 @@ def _draw_guides(axes: Any, chart: Chart) -> None:
 
 
 def _line(series: Series, **more: Any) -> Any:
-    """A line with the look of a series and its marker."""
     from matplotlib.colors import to_rgba
     from matplotlib.lines import Line2D
 
@@ -275,7 +272,6 @@ def _line(series: Series, **more: Any) -> Any:
 
 
 def _draw_series(axes: Any, chart: Chart, series: Series) -> None:
-    """A line with its band, its whiskers and its markers."""
     import numpy as np
 
     def add_line(points: Sequence[int], **style: Any) -> None:

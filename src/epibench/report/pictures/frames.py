@@ -129,7 +129,6 @@ class FrameStyle:
         return image
 
     def _panels(self, picture: ShownPicture, name: str, label: str) -> list[tuple[str, Image.Image | None]]:
-        """Prediction, error and uncertainty of a method."""
         one, (depths, amounts) = picture.methods[name], self.scales
         if self.classes is not None:
             predicted = read_classes(one.predicted)
@@ -213,7 +212,6 @@ def _text_width(text: str) -> int:
 
 
 def _swatch_width(word: str) -> int:
-    """The width of a colour with its word and a gap."""
     return SWATCH + 5 + _text_width(word) + 2 * GAP
 
 
