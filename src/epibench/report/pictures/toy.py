@@ -83,7 +83,7 @@ def _panel(
 
     def draw(title: str, key: str) -> Any:
         with settings():
-            axes = framed(Chart(title, panels.plot.x_axis, panels.plot.y_axis, size=panels.size), title)
+            axes = framed(Chart(title, panels.plot.x_axis, panels.plot.y_axis, size=panels.size), title, {})
             panels.draw_axes(axes, by_key.get(key), style)
             return axes
 
