@@ -18,20 +18,11 @@ from epibench.report.run_page import render_run_page
 from epibench.report.runs import read_runs
 
 ENSEMBLE, DROPOUT = "#0072b2", "#d55e00"  # of the light theme
-SCENES = {
-    "depth": lambda: [fake.depth()],
-    "segmentation": lambda: [fake.segmentation()],
-    "regression": lambda: [fake.regression()],
-    "classification": lambda: [fake.classification()],
-    "damaged": lambda: [fake.damaged_class_pictures()],
-    "hostile_run": lambda: [fake.toy_hostile()],
-    **{name: lambda make=make: [make()] for name, make in fake.SCORE_SCENES.items()},
-}
 
 
 @cache
 def figures(scene: str) -> dict[str, FigureFile]:
-    found = list(figures_of(read_runs(SCENES[scene]())))
+    found = list(figures_of(read_runs(fake.SCENES[scene]())))
     assert len({one.name for one in found}) == len(found)
     return {one.name: one for one in found}
 
@@ -44,7 +35,7 @@ def texts(one: FigureFile) -> list[str]:
 
 @pytest.mark.parametrize("scene", ["depth", "segmentation", "regression", "classification"])
 def test_every_chart_of_the_page_has_a_file(scene: str) -> None:
-    results = SCENES[scene]()
+    results = fake.SCENES[scene]()
     charts = re.findall(r'<svg viewBox="[^"]*" role="img" aria-label="([^"]*)" class="chart"', render_run_page(results))
     wanted = {unescape(text) for text in charts}
     bars = {text for text in wanted if text.startswith("Colours:")}  # of maps, whose colours the index says
@@ -107,8 +98,8 @@ def test_pictures_of_an_image_are_one_figure_with_titles() -> None:
 
 
 def test_damaged_pictures_leave_a_gap() -> None:
-    name = next(name for name in figures("damaged") if "-image-" in name)
-    assert "no picture" in {text.get_text() for text in figures("damaged")[name].draw().texts}
+    name = next(name for name in figures("damaged_class_pictures") if "-image-" in name)
+    assert "no picture" in {text.get_text() for text in figures("damaged_class_pictures")[name].draw().texts}
 
 
 def test_toy_pictures_hold_data_truth_and_the_predictive() -> None:
@@ -129,9 +120,9 @@ def test_names_of_files_are_plain(parts: tuple[str, ...], name: str) -> None:
 
 
 def test_hostile_results_have_plain_names_and_are_drawn() -> None:
-    for name in (*figures("hostile_scores"), *figures("hostile_run")):
+    for name in (*figures("hostile_scores"), *figures("toy_hostile")):
         assert re.fullmatch(r"[a-z0-9-]+", name)
-    for one in (next(iter(figures("hostile_scores").values())), next(iter(figures("hostile_run").values()))):
+    for one in (next(iter(figures("hostile_scores").values())), next(iter(figures("toy_hostile").values()))):
         assert "<script" not in one.content("svg").decode()
 
 

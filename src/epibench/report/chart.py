@@ -297,20 +297,20 @@ def mark_places(plot: Plot, series: Sequence[Series]) -> Iterator[tuple[int, int
                 break
 
 
-def nice_axis(lower: float, upper: float, label: str = "", target: int = 4, pad: float = 0.06) -> Axis:
-    """An axis around a range, with ticks at round numbers."""
+def nice_axis(*values: float, label: str = "", pad: float = 0.06) -> Axis:
+    """An axis around values, with about four ticks at round numbers."""
+    lower, upper = min(values), max(values)
     if upper <= lower:
         room = abs(upper) * 0.1 or 1.0
         lower, upper = lower - room, upper + room
     room = (upper - lower) * pad
     start = 0.0 if 0 <= lower < 2 * room else lower - room
     end = 0.0 if -2 * room < upper <= 0 else upper + room
-    raw = (end - start) / target
+    raw = (end - start) / 4
     # The nearest of 1, 2, 2.5, 5 times a power of ten.
     step = min((factor * 10.0 ** magnitude(raw) for factor in (1, 2, 2.5, 5, 10)), key=lambda x: abs(math.log(x / raw)))
     first, last = math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9)
-    values = [i * step for i in range(first, last + 1)]
-    return Axis(start, end, [(value, tick_text(value, step)) for value in values], label)
+    return Axis(start, end, [(i * step, tick_text(i * step, step)) for i in range(first, last + 1)], label)
 
 
 def tick_text(value: float, step: float) -> str:

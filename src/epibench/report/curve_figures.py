@@ -71,9 +71,9 @@ def calibration_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> 
     charts: list[tuple[Chart, SeriesOf, AxisOf]] = [
         (coverage, _of_entry("calibration", "coverage"), lambda _: percent_axis("")),
         (Chart("Coverage minus level", meaning=gap, zero=True, remarks=(SIDES[0], low)), _coverage_gap,
-         lambda ends: _fitting([-0.05, 0.05, *ends], 0.16)),
+         lambda ends: nice_axis(-0.05, 0.05, *ends, pad=0.16)),
         (Chart("Interval length", meaning=length), _of_entry("calibration", "interval_length"),
-         lambda ends: _fitting([0.0, *ends], 0.03)),
+         lambda ends: nice_axis(0.0, *ends, pad=0.03)),
     ]  # fmt: skip
     # As large as reliability diagrams or other curves of calibration beside them.
     size = TALL if having[0].kind == "categorical" else FOURTH
@@ -92,7 +92,7 @@ def sparsification_figures(entries: Sequence[Entry], choices: Sequence[Option]) 
     size = TALL if having[0].kind == "categorical" else FOURTH
     chart = Chart("Sparsification error", size=size, meaning="Curve minus oracle; its area is the AUSE.")
     make = _of_entry("sparsification", "error")
-    return _charts(chart, [having], choices, make, REMOVED, lambda ends: _fitting([0.0, *ends], 0.03), "removed")
+    return _charts(chart, [having], choices, make, REMOVED, lambda ends: nice_axis(0.0, *ends, pad=0.03), "removed")
 
 
 def reliability_figures(entries: Sequence[Entry], choices: Sequence[Option]) -> list[Chart]:
@@ -148,9 +148,9 @@ def _own_charts(entries: Sequence[Entry], choices: Sequence[Option]) -> Iterator
     charts: list[tuple[str, str, SeriesOf, AxisOf]] = [
         ("Coverage", LEVEL, _of_draws("calibration", "coverage"), lambda _: percent_axis("")),
         ("Reliability", "confidence", _of_draws("reliability", "accuracy"), lambda _: percent_axis("accuracy")),
-        ("Sparsification", REMOVED, _beside_oracle, lambda ends: nice_axis(0.0, max([1.0, *ends]), error, pad=0.02)),
+        ("Sparsification", REMOVED, _beside_oracle, lambda ends: nice_axis(0.0, 1.0, *ends, label=error, pad=0.02)),
         ("Sparsification error", REMOVED, _of_draws("sparsification", "error"),
-         lambda ends: _fitting([0.0, *ends], 0.12)),
+         lambda ends: nice_axis(0.0, *ends, pad=0.12)),
     ]  # fmt: skip
     for title, x_label, make, axis in charts:
         if make is _beside_oracle:
@@ -227,12 +227,7 @@ def _having(entries: Sequence[Entry], family: str, part: str) -> list[Entry]:
     return [entry for entry in entries if entry.curve(family, part, entry.members[-1])]
 
 
-def _fitting(ends: Sequence[float], pad: float) -> Axis:
-    return nice_axis(min(ends), max(ends), pad=pad)
-
-
 def _series(curve: CurveAt | None, label: str, style: int, look: LookName = "file") -> list[Series]:
-    """The line of a curve, if there is one."""
     if curve is None:
         return []
     texts = [measured(mean, std) for mean, std in zip(curve.mean, curve.std, strict=True)]
@@ -244,8 +239,6 @@ def _of_entry(family: str, part: str) -> SeriesOf:
 
 
 def _of_draws(family: str, part: str) -> SeriesOf:
-    """The lines of all draws of an M that were kept."""
-
     def make(entry: Entry, m: int) -> list[Series]:
         kept = entry.curve(family, part, m)
         confidence = entry.curve(family, "confidence", m) if family == "reliability" else None

@@ -96,7 +96,6 @@ def _files(chart: Chart, *name: str, about: str, where: str = "", title: str = "
 
 
 def _problem_figures(runs: Sequence[Run]) -> Iterator[FigureFile]:
-    """Every figure of the page of the runs of a problem."""
     methods = methods_of(runs)
     for view in VIEWS:
         entries = kl_entries(methods, view)
@@ -174,7 +173,6 @@ def _dense_figures(
 
 
 def _toy_pictures(runs: Sequence[Run], methods: Sequence[RunMethod]) -> Iterator[FigureFile]:
-    """Every picture of toy problems, with every example."""
     for run in runs:
         book = toy_book(run, [method for method in methods if method.run is run], "")
         for row, panel in [(one, panel) for one in book["groups"] for panel in one.panels] if book else []:

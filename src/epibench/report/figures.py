@@ -49,7 +49,7 @@ def metric_figure(name: str, entries: Sequence[Entry], size: Size, include: Sequ
             return chart
         x_axis = Axis(-0.5, len(known) - 0.5, [], m_equals(known[0].members[-1]))
         layer = Layer([replace(one, hollow=()) for one in dots], {})
-        return replace(chart, x_axis=x_axis, y_axis=nice_axis(min(ends), max(ends)), layers=[layer])
+        return replace(chart, x_axis=x_axis, y_axis=nice_axis(*ends), layers=[layer])
     zero = [0.0] if info.better == "zero" else []
     series = [_over_members(name, entry, members) for entry in having]
     ends = [*band_ends(_axis_lines(series)), *zero]
@@ -60,7 +60,7 @@ def metric_figure(name: str, entries: Sequence[Entry], size: Size, include: Sequ
     drawn, remarks = _within_reach(series, min(ends) - room, max(ends) + room)
     ends += band_ends(drawn)
     description = f"{info.title} over {m_equals(members[0])} to {members[-1]}: {_described(series)}"
-    chart = replace(chart, y_axis=nice_axis(min(ends), max(ends)), zero=bool(zero), remarks=remarks)
+    chart = replace(chart, y_axis=nice_axis(*ends), zero=bool(zero), remarks=remarks)
     return over_m(replace(chart, description=description), drawn, members)
 
 
@@ -107,7 +107,7 @@ def published_figure(method: RunMethod, cells: Sequence[PublishedCell], metric: 
         Series("ours", method.index, x, *ours, our_texts),
     ]
     ends = band_ends(both, log=not metric)
-    y_axis = nice_axis(min(ends), max(ends)) if metric else log_axis(min(ends) / 1.15, max(ends) * 1.15)
+    y_axis = nice_axis(*ends) if metric else log_axis(min(ends) / 1.15, max(ends) * 1.15)
     description = f"{title}, ours and published over M"
     return over_m(Chart(title, y_axis=y_axis, description=description, size=PUBLISHED, style=method.index), both, x)
 
@@ -204,7 +204,7 @@ def severity_figures(domains: Sequence[EvalDomain], methods: Sequence[RunMethod]
         if ends := band_ends(series):
             description = f"{metric_info(name).title} over severity {severities[0]:g} to {severities[-1]:g}"
             chart = replace(metric_chart(name, everywhere, LARGE), x_axis=x_axis, description=description)
-            figures.append(replace(chart, y_axis=nice_axis(min(ends), max(ends)), layers=[Layer(series, heads)]))
+            figures.append(replace(chart, y_axis=nice_axis(*ends), layers=[Layer(series, heads)]))
     return figures
 
 
@@ -227,11 +227,11 @@ def shift_figure(
         return None
     across = [value for line in series for value in line.x]
     y = [value for line in series for value in line.y if value is not None]
-    x_axis = nice_axis(min(across), max(across), inside.label)
+    x_axis = nice_axis(*across, label=inside.label)
     return replace(
         metric_chart(name, [after for _, after in entries], WIDE),
         x_axis=x_axis,
-        y_axis=nice_axis(min(*y, x_axis.lower), max(*y, x_axis.upper), outside.label),
+        y_axis=nice_axis(*y, x_axis.lower, x_axis.upper, label=outside.label),
         layers=[Layer(series, {value: f"{inside.label}: {significant(value)}" for value in across})],
         description=f"{metric_info(name).title} on {outside.label} against {inside.label}: {_described(series)}",
         diagonal=True,
@@ -250,7 +250,7 @@ def training_figures(methods: Sequence[RunMethod]) -> list[Chart]:
         if ends := band_ends(series):
             steps = sorted({step for line in series for step in line.x})
             heads = {x: f"step {count(x)}" for x in steps} if len(series) <= MOST_READ_OUT else {}
-            axes = nice_axis(0.0, max(steps), "steps", pad=0.0), nice_axis(min(ends), max(ends))
+            axes = nice_axis(0.0, *steps, label="steps", pad=0.0), nice_axis(*ends)
             description = f"Training loss of {len(series)} networks of {method.label} over steps"
             layers = [Layer(series, heads)]
             figures.append(Chart(method.label, *axes, layers, description, size=SMALL, style=method.index))

@@ -100,7 +100,6 @@ def plot(results: Results, name: str, domain: str | None = None, members: int | 
 
 
 def _curve(name: str, entries: Sequence[Entry], members: int | None) -> tuple[Chart, str]:
-    """A curve, and the key of its layer."""
     scored = all_members(entries)
     if members is not None and members not in scored:
         there = listed([str(m) for m in scored])

@@ -108,7 +108,6 @@ def _draw_guides(root: Element, plot: Plot, chart: Chart) -> None:
 
 
 def _draw_series(parent: Element, plot: Plot, series: Series, chart: Chart) -> Element:
-    """A line with its band and its markers; returns their group."""
     names, label = f"series {style_class(series.style)} {series.look}", series.name or series.label
     group = element(parent, "g", class_=names, data_label=label)
     if series.bins:

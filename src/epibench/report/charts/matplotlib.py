@@ -85,6 +85,7 @@ def settings(page_style: bool = True) -> AbstractContextManager[None]:
         **{"xtick.color": line, "xtick.major.size": 4 * POINT, "xtick.major.width": POINT, "ytick.major.size": 0},
         **{"legend.frameon": False, "legend.borderpad": 0, "legend.borderaxespad": 0, "legend.labelcolor": soft},
         **{"legend.handlelength": SWATCH / 11, "legend.handletextpad": 6 / 11, "legend.columnspacing": GAP / 11},
+        **{"legend.labelspacing": LINE / 11 - 1},
         **{"figure.facecolor": "white", "savefig.facecolor": "auto"},
         **{"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "epibench"},
     }
@@ -145,7 +146,7 @@ def draw_chart(chart: Chart, title: str, key: str = "", axes: Any = None, in_not
     named = dict(reversed({one.name or one.label: one for one in shown}.items()))
     with settings(page_style=axes is None):
         if axes is None:
-            axes = framed(chart, title, list(named.items()), in_notebook)
+            axes = framed(chart, title, named, in_notebook)
         else:
             _draw_frame(axes, chart)
             # Texts wider than the axes would make a constrained layout shrink them.
@@ -177,21 +178,14 @@ def draw_chart(chart: Chart, title: str, key: str = "", axes: Any = None, in_not
     return axes
 
 
-def framed(chart: Chart, title: str, named: Sequence[tuple[str, Series]] = (), in_notebook: bool = False) -> Any:
+def framed(chart: Chart, title: str, named: dict[str, Series], in_notebook: bool = False) -> Any:
     """The empty axes of a chart on a new figure, with a title above and a key below."""
     plot, (width, height) = chart.plot, chart.size
     lines = textwrap.wrap(title, int(width / LETTER), break_long_words=False) or [""]
     head = MARGIN + LINE * (len(lines) - 1) + (TITLE_ROOM if title else 0.0)
-    rows: list[list[tuple[str, Series]]] = []
-    room = 0.0
-    for label, one in named:
-        needed = SWATCH + 6 + GAP + LETTER * len(label)
-        if needed > room + GAP:
-            rows.append([])
-            room = width
-        rows[-1].append((label, one))
-        room -= needed
-    whole = width + 2 * MARGIN, head + height + (KEY_GAP + LINE * len(rows) if rows else 0.0) + MARGIN
+    columns = max(1, int((width + GAP) / (SWATCH + 6 + GAP + LETTER * max(map(len, named), default=0))))
+    rows = -(-len(named) // columns)
+    whole = width + 2 * MARGIN, head + height + (KEY_GAP + LINE * rows if rows else 0.0) + MARGIN
     figure = empty_figure(whole, in_notebook)
     left, right = MARGIN + plot.left - chart.inset, MARGIN + plot.right + chart.inset
     top, bottom = head + plot.top, head + plot.bottom
@@ -206,17 +200,16 @@ def framed(chart: Chart, title: str, named: Sequence[tuple[str, Series]] = (), i
     axes.set_title("\n".join(lines), loc="left", x=x, y=y, va="top", pad=0)
     axes.yaxis.label.set(rotation=0, ha="left", va="baseline")
     axes.yaxis.set_label_coords(*place(MARGIN + 2, head + 11))
-    for number, row in enumerate(rows):
-        down = head + height + KEY_GAP + LINE * (number + 0.5)
+    if named:
         # Labels that begin with _ would be left out.
-        labels = [f" {label}" if label.startswith("_") else label for label, _ in row]
-        corner = MARGIN / whole[0], 1 - down / whole[1]
-        figure.legend([_line(one) for _, one in row], labels, loc="center left", bbox_to_anchor=corner, ncols=len(row))
+        labels = [f" {label}" if label.startswith("_") else label for label in named]
+        corner = MARGIN / whole[0], 1 - (head + height + KEY_GAP) / whole[1]
+        lines_of_key = [_line(one) for one in named.values()]
+        figure.legend(lines_of_key, labels, loc="upper left", bbox_to_anchor=corner, ncols=columns)
     return axes
 
 
 def _draw_frame(axes: Any, chart: Chart) -> None:
-    """Scales, ticks and labels."""
     plot = chart.plot
     for name, axis, room in (("x", chart.x_axis, chart.inset / (plot.right - plot.left)), ("y", chart.y_axis, 0.0)):
         scale, limits = ("log" if axis.log else "linear"), (_value(axis, -room), _value(axis, 1 + room))
@@ -229,7 +222,6 @@ def _draw_frame(axes: Any, chart: Chart) -> None:
 
 
 def _value(axis: Axis, share: float) -> float:
-    """The value at a share of the way along an axis."""
     if axis.upper <= axis.lower:
         return float(axis.lower * 2.0 ** (share - 0.5))
     if axis.log:
@@ -252,7 +244,6 @@ def _draw_guides(axes: Any, chart: Chart) -> None:
 
 
 def _line(series: Series, **more: Any) -> Any:
-    """A line with the look of a series and its marker."""
     from matplotlib.colors import to_rgba
     from matplotlib.lines import Line2D
 
@@ -275,7 +266,6 @@ def _line(series: Series, **more: Any) -> Any:
 
 
 def _draw_series(axes: Any, chart: Chart, series: Series) -> None:
-    """A line with its band, its whiskers and its markers."""
     import numpy as np
 
     def add_line(points: Sequence[int], **style: Any) -> None:

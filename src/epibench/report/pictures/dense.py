@@ -312,22 +312,19 @@ def class_key(maps: Sequence[ClassMap | None], styles: ClassStyles) -> Drawing |
         for number in numbers
     ]
     items = [Markup("<li>{} <span>{}</span></li>").format(class_swatch(style), name) for style, name in named]
-    rows = -(-len(named) // KEY_COLUMNS)
-    columns = [named[first : first + rows] for first in range(0, len(named), rows)]
-    widths = [KEY_ROOM + max(LETTER * len(name) for _, name in column) for column in columns]
+    lines, width = -(-len(named) // KEY_COLUMNS), KEY_ROOM + LETTER * max(len(name) for _, name in named)
 
     def draw(axes: Any, x: float, y: float) -> None:
-        for column, width in zip(columns, widths, strict=True):
-            for row, (style, name) in enumerate(column):
-                top = y + 4 + LINE * row
-                colour = hex_colour(STRIPES[0] if style is None else style.colour)
-                hatch = {"hatch": "////", "edgecolor": hex_colour(STRIPES[1])} if style is None else {}
-                axes.fill_between([x, x + 12], top, top + 12, facecolor=colour, linewidth=0, **hatch)
-                axes.text(x + 18, top + 10, name)
-            x += width
+        for place, (style, name) in enumerate(named):
+            left, top = x + place // lines * width, y + 4 + LINE * (place % lines)
+            colour = hex_colour(STRIPES[0] if style is None else style.colour)
+            hatch = {"hatch": "////", "edgecolor": hex_colour(STRIPES[1])} if style is None else {}
+            axes.fill_between([left, left + 12], top, top + 12, facecolor=colour, linewidth=0, **hatch)
+            axes.text(left + 18, top + 10, name)
 
     html = Markup('<ul class="class-key">{}</ul>').format(Markup("").join(items))
-    return Drawing(html, "Classes in these pictures", (sum(widths), LINE * rows + 8), draw)
+    size = width * -(-len(named) // lines), LINE * lines + 8
+    return Drawing(html, "Classes in these pictures", size, draw)
 
 
 def draw_rows(rows: Sequence[PanelRow]) -> Any:

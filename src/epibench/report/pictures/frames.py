@@ -67,6 +67,11 @@ class FrameStyle:
     unit: str
     classes: ClassStyles | None = None
 
+    @property
+    def names(self) -> Sequence[str]:
+        """Of classes."""
+        return self.classes.names if self.classes else ()
+
     @cached_property
     def panel(self) -> tuple[int, int]:
         """Width and height of a panel."""
@@ -79,7 +84,8 @@ class FrameStyle:
         """Width and height of a frame; both even, as many players ask for."""
         width, height = self.panel
         rows = max(1, len(self.methods)) * (LINE + height + GAP)
-        full = (GAP + COLUMNS * (width + GAP), 2 * GAP + LINE * (3 + len(self.class_lines)) + rows)
+        lines = 3 + -(-len(self.names) // self.key_columns[0])
+        full = (GAP + COLUMNS * (width + GAP), 2 * GAP + LINE * lines + rows)
         return full[0] + full[0] % 2, full[1] + full[1] % 2
 
     @cached_property
@@ -89,18 +95,10 @@ class FrameStyle:
         return ColourScale(depth, DEPTH, self.unit), ColourScale(amount, AMOUNT, self.unit)
 
     @cached_property
-    def class_lines(self) -> list[list[tuple[int, int]]]:
-        """The key of the classes in lines: (class, left end)."""
-        lines: list[list[tuple[int, int]]] = []
-        left = right = GAP + COLUMNS * (self.panel[0] + GAP)
-        for number, name in enumerate(self.classes.names if self.classes else ()):
-            room = _swatch_width(name)
-            if left + room > right:
-                lines.append([])
-                left = GAP
-            lines[-1].append((number, left))
-            left += room
-        return lines
+    def key_columns(self) -> tuple[int, int]:
+        """Number and width of the columns of classes in the key."""
+        width = max((_swatch_width(name) for name in self.names), default=1)
+        return max(1, COLUMNS * (self.panel[0] + GAP) // width), width
 
     def draw(self, picture: ShownPicture, number: int, total: int) -> Image.Image:
         """A frame; number: of it in the sequence, from 1."""
@@ -129,7 +127,6 @@ class FrameStyle:
         return image
 
     def _panels(self, picture: ShownPicture, name: str, label: str) -> list[tuple[str, Image.Image | None]]:
-        """Prediction, error and uncertainty of a method."""
         one, (depths, amounts) = picture.methods[name], self.scales
         if self.classes is not None:
             predicted = read_classes(one.predicted)
@@ -175,10 +172,10 @@ class FrameStyle:
             for colour, word in swatches:
                 _draw_swatch(pen, third, top, colour, word)
                 third += _swatch_width(word)
-            for line, places in enumerate(self.class_lines, start=2):
-                for number, left in places:
-                    style = self.classes.of(number)
-                    _draw_swatch(pen, left, top + line * LINE, style.colour, style.name)
+            columns, width = self.key_columns
+            for number, name in enumerate(self.names):
+                left, down = GAP + number % columns * width, LINE * (2 + number // columns)
+                _draw_swatch(pen, left, top + down, self.classes.of(number).colour, name)
         for scale, left, right in bars:
             image.paste(
                 scale.bar.convert("RGB").resize((right - left, BAR_HEIGHT), Image.Resampling.NEAREST), (left, top)
@@ -213,7 +210,6 @@ def _text_width(text: str) -> int:
 
 
 def _swatch_width(word: str) -> int:
-    """The width of a colour with its word and a gap."""
     return SWATCH + 5 + _text_width(word) + 2 * GAP
 
 

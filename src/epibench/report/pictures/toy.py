@@ -83,7 +83,7 @@ def _panel(
 
     def draw(title: str, key: str) -> Any:
         with settings():
-            axes = framed(Chart(title, panels.plot.x_axis, panels.plot.y_axis, size=panels.size), title)
+            axes = framed(Chart(title, panels.plot.x_axis, panels.plot.y_axis, size=panels.size), title, {})
             panels.draw_axes(axes, by_key.get(key), style)
             return axes
 
@@ -244,7 +244,6 @@ class MapPanels:
         axes.grid(visible=example is None, axis="y")
 
     def _points(self, number: int) -> list[tuple[float, float]]:
-        """The training data of a class."""
         data = self.pictures.data
         rows = zip(data["x1"], data["x2"], data["class"], strict=True)
         return [(x or 0.0, y or 0.0) for x, y, label in rows if label == number]
