@@ -45,7 +45,7 @@ def resolve_device(name: str, option: str = "device") -> str:
 
 
 def let_memory_grow() -> None:
-    """Have torch extend what it holds of a GPU's memory, unless the user has said how.
+    """Let torch extend its blocks of GPU memory, unless the user chose otherwise.
 
     Blocks of pixels differ in size from image to image; without this, each that is a little larger than all before it
     is asked of the driver anew. It must come before the first tensor on a GPU, and holds for child processes, too.

@@ -21,7 +21,7 @@ class ArgumentError(InputError):
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether an error says that there is not enough memory; torch raises a RuntimeError, of a GPU a kind of it."""
+    """Whether memory is exhausted: torch raises a RuntimeError for it."""
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(words in str(error) for words in ("allocate memory", "out of memory"))
     )

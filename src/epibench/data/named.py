@@ -113,7 +113,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _complaint(error: ValidationError, kind: str) -> str:
-    """The first complaint of pydantic, in words."""
+    """The first complaint of pydantic, as a message."""
     first = error.errors()[0]
     key, message = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
@@ -122,7 +122,7 @@ def _complaint(error: ValidationError, kind: str) -> str:
 
 
 def _split(text: str, place: str) -> list[str]:
-    """The parts between commas; those in brackets and in quotation marks belong to a value."""
+    """The parts between commas outside of brackets and quotation marks."""
     parts, depth, quoted = [""], 0, False
     for letter in text:
         quoted ^= letter == '"'

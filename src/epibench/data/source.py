@@ -1,4 +1,4 @@
-"""Where the images of a domain come from, as options of a recipe: what the data sets in `sets/` have in common.
+"""Sources of images as options of a recipe: the base of the data sets in `sets/`.
 
 A data set is one file there: a class that derives from `DepthSource` or `LabelledSource`. `check_split` says what is
 there of one: the frames of each split, some of them opened, and what is missing.
@@ -76,7 +76,7 @@ class CheckedSplit:
 class Source(BaseModel):
     """The options of a data set in a recipe.
 
-    checked: whether `data check` can open it; where: to get it, in words, as addresses change; None: nothing to get.
+    checked: whether `data check` can open it; where: its origin as a text; None: nothing to get.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
@@ -98,7 +98,7 @@ class Source(BaseModel):
 
     @property
     def origin(self) -> object:
-        """What is the same for data of one distribution: a domain with that of the training data is not shifted."""
+        """Equal for data of one distribution: a domain with the origin of the training data is not shifted."""
         return self.kind
 
     @property
@@ -127,7 +127,7 @@ class Source(BaseModel):
 
 
 class FramesSource(Source):
-    """Frames in files. root: their folder; num_images: only so many of the first.
+    """Frames in files. root: their folder; num_images: only the first frames.
 
     name: what to call it on a page; published: the number of frames of each split, None where papers differ.
     """
@@ -148,7 +148,7 @@ class FramesSource(Source):
 
     @property
     def num_published(self) -> int | None:
-        """How many frames its split has as it was published, or so many as are asked for."""
+        """The number of published frames of its split, at most `num_images`."""
         published = self.published.get(getattr(self, "split", ""))
         return published if published is None or self.num_images is None else min(published, self.num_images)
 
@@ -165,7 +165,7 @@ class FramesSource(Source):
         raise NotImplementedError
 
     def open(self, task: Task, folders: Folders, key: str) -> Samples:
-        """The frames, of folders below those of the recipe."""
+        """The frames; folders are relative to the folders of the recipe."""
         if task != self.task:
             targets = "depth and no classes" if self.task == "depth" else "classes and no depth"
             raise InputError(f"'{self.kind}' has {targets}: it cannot be used for {task}")
@@ -295,7 +295,7 @@ def check_split(split: CheckedSplit, every: bool, follow: Follow) -> SplitReport
 
 
 def readable(frames: Iterable[Frame], problems: list[str]) -> Iterator[tuple[Frame, Batch]]:
-    """The frames that can be opened, each with what it holds; what is wrong with the others is put into `problems`."""
+    """The readable frames with their content; errors of other frames go into `problems`."""
     for samples, index in frames:
         try:
             yield (samples, index), samples[index]
@@ -304,7 +304,7 @@ def readable(frames: Iterable[Frame], problems: list[str]) -> Iterator[tuple[Fra
 
 
 def describe_depth(frame_id: str, batch: Batch) -> DepthFrame:
-    """What is in a frame; depths are those of the target, NaN if it has none."""
+    """The content of a frame; depths come from the target, NaN if it has none."""
     depths, (height, width) = batch.target[batch.valid], batch.target.shape
     sparse, target = ((known > 0).double().mean().item() for known in (batch.inputs["sparse_depth"], batch.valid))
     nearest, farthest = (each.item() for each in depths.aminmax()) if depths.numel() else (math.nan, math.nan)

@@ -48,7 +48,7 @@ def _numbers(text: str, place: str, count: int) -> list[int]:
 
 
 def networks_of_shard(recipe: Recipe, number: int, count: int) -> dict[str, tuple[int, ...] | None]:
-    """The networks of one of `count` shards, numbered from 1, of about the same steps each; it may have none."""
+    """The networks of one of `count` shards (from 1) with about equal steps, perhaps none."""
     together = not isinstance(recipe, DenseRecipe)
     units = [(name, 0) for name in recipe.methods] if together else every_network(recipe)
     # Networks that start from others are trained with these: their work is part of the same unit.

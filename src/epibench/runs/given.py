@@ -65,7 +65,7 @@ class GivenDomain:
 
 @dataclass(frozen=True)
 class GivenSettings:
-    """What is asked of given models. members: the M that are drawn, by default powers of two and all.
+    """Settings of an evaluation of models. members: values of M, by default powers of two and all.
 
     mc_dropout: passes of each model with its own dropout; rate: of that, None for what it has. views: of every image
     (`flip`, `scale 0.75` …). unit: of numbers; depth: whether they are metres of depth; name: of the page.
@@ -209,7 +209,7 @@ class GivenEvaluation:
             raise ArgumentError("views: a scene that is seen at another scale has other depths; leave out scale")
 
     def as_plain_data(self) -> dict[str, Any]:
-        """What was asked, as plain data."""
+        """Models, domains and settings as plain data."""
         settings = self.settings
         return {
             "name": self.name,
@@ -228,11 +228,11 @@ class GivenEvaluation:
 
     @property
     def name(self) -> str:
-        """What the page is called: as the folder, where that has a name of the user's."""
+        """The title of the page: the name of the folder, if the user chose it."""
         return self.settings.name or NAME
 
     def described(self, model: GivenModel) -> dict[str, Any]:
-        """What a model is, and how it was fed and read, where that differs from the usual."""
+        """Facts on a model, and its format where it differs from the defaults."""
         read_as = model.read_as.model_dump(mode="json", exclude_defaults=True)
         return {"name": model.name, **(model.facts or {}), **read_as}
 
@@ -324,7 +324,7 @@ class GivenEvaluation:
                 domain.samples[0]
 
     def named_classes(self, models: Sequence[GivenModel]) -> ClassTable | None:
-        """Those that the models say, which must be the same, or those of the first domain; None: they have no names."""
+        """The classes of the models, or of the first domain; None without names."""
         said = {model.name: model.classes for model in models if model.classes is not None}
         if len({table.names for table in said.values()}) > 1:
             raise InputError(f"{', '.join(said)}: predict different classes; give them different names, as a=…, b=…")
@@ -394,7 +394,7 @@ class GivenEvaluation:
 
 
 def backwards(scores: Sequence[Score]) -> list[str]:
-    """Domains on which an uncertainty of unknown scale ranks errors better when it is inverted, in words."""
+    """Notes on domains where an inverted uncertainty ranks errors better."""
     notes = []
     for score in scores:
         stats = score.summary[max(score.summary)] if score.summary else {}

@@ -340,7 +340,7 @@ def open_domain(domain: NamedDomain, task: Task, role: Any) -> GivenDomain:
 
 
 def state_of(source: Source) -> str | None:
-    """Changes with any file below the folder of a data set, by its size and the time that it was written."""
+    """A digest of names, sizes and times of all files of a data set."""
     root = getattr(source, "root", None)
     if not isinstance(root, str) or not Path(root).is_dir():
         return None
@@ -354,7 +354,7 @@ def state_of(source: Source) -> str | None:
 
 
 def named_data(data: Any, task: Task | None, models: Sequence[str]) -> tuple[dict[str, Any], Task | None]:
-    """Data sets and loaders by name, or one, with texts as the domains that they name; and the task, if they say it."""
+    """Data sets by name, with texts parsed, and the task if they determine it."""
     texts: Sequence[str] = data if is_texts(data) else []
     given: Mapping[str, Any] = data if isinstance(data, Mapping) else {} if texts else {"data": data}
     if not given and not texts:
@@ -376,7 +376,7 @@ def python_domains(
     ignore_index: int | None,
     table: ClassTable | None,
 ) -> dict[str, GivenDomain]:
-    """Open data sets and loaders of the user's, and data sets that recipes know. task: None where there are no such."""
+    """Open objects of the user and data sets of recipes. task: needed by data sets of recipes."""
     first = in_domain if in_domain is not None else next(iter(data))
     if first not in data:
         raise ArgumentError(f"in_domain: there is no '{first}' among the data ({', '.join(data)})")
