@@ -241,9 +241,10 @@ def evaluate(
         place = given_inputs.device_of(named) if device == "auto" else None
         machine = Machine.of(torch.device(place or resolve_device(device)), None)
         table = None if classes is None else find_classes(classes)
+        # Data come first: a wrong folder is named before models are downloaded.
+        opened = given_inputs.python_domains(domains, in_domain, task, ignore_index, table)
         given = given_inputs.open_all(named, model_format, task, machine, table)
         stack.callback(given_inputs.keep_modes(given))
-        opened = given_inputs.python_domains(domains, in_domain, task, ignore_index, table)
         make_folder(folder)
         asked = GivenSettings(
             members=None if members is None else tuple(members),
