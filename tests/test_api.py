@@ -184,6 +184,10 @@ def test_a_run_is_evaluated_with_other_settings_and_read(ran, tmp_path):
     assert [len(score.draws) for score in results.scores[:2]] == [1, 1]
     assert epibench.load_results(folder) == results
     assert epibench.merge(folder, settings=["draws=1"], device="cpu") == results
+    with pytest.raises(InputError, match=r"evaluation\.precision"):
+        epibench.evaluate(run=folder, precision="bf16")
+    with pytest.raises(InputError, match=r"^ignore_index: is for models"):
+        epibench.evaluate(run=folder, ignore_index=0)
     files = epibench.export(folder, csv=tmp_path / "csv", only="draws")
     assert files == [tmp_path / "csv" / "draws.csv"]
     assert report([folder], tmp_path / "page.html") == tmp_path / "page.html"

@@ -205,15 +205,18 @@ def evaluate(
         InputError: an argument or a file is wrong, or all methods failed.
     """
     if run is not None:
-        own = {"models": models, "in_domain": in_domain, "task": task, "members": members, "draws": draws != 16}
-        own |= {"seed": seed, "mc_dropout": mc_dropout, "rate": rate, "views": views}
-        for name, value in {**own, "out": out is not None and str(out) != EVALUATED}.items():
-            if value:
+        own = {"models": models, "model_format": model_format, "in_domain": in_domain, "task": task, "unit": unit}
+        own |= {"classes": classes, "ignore_index": ignore_index, "depth": depth or None, "members": members}
+        own |= {"draws": None if draws == 16 else draws, "seed": seed or None, "mc_dropout": mc_dropout or None}
+        own |= {"rate": rate, "views": views or None, "out": None if str(out) == EVALUATED else out}
+        for name, value in own.items():
+            if value is not None:
                 raise ArgumentError(
                     f"{name}: is for models. Fix: leave it out; a run has settings, e.g. draws=8, and its networks "
                     f"are the model run:{run}."
                 )
-        return _evaluate_run(Path(run), data, [*settings, *arg.as_texts(evaluation)], device, executor, shard, progress)
+        more = arg.as_texts({f"evaluation.{name}": value for name, value in evaluation.items()})
+        return _evaluate_run(Path(run), data, [*settings, *more], device, executor, shard, progress)
     if executor != "local":
         raise ArgumentError(
             f"executor {executor}: the networks of a run can be evaluated so; models are evaluated here"
@@ -241,9 +244,10 @@ def evaluate(
         place = given_inputs.device_of(named) if device == "auto" else None
         machine = Machine.of(torch.device(place or resolve_device(device)), None)
         table = None if classes is None else find_classes(classes)
+        # Data come first: a wrong folder is named before models are downloaded.
+        opened = given_inputs.python_domains(domains, in_domain, task, ignore_index, table)
         given = given_inputs.open_all(named, model_format, task, machine, table)
         stack.callback(given_inputs.keep_modes(given))
-        opened = given_inputs.python_domains(domains, in_domain, task, ignore_index, table)
         make_folder(folder)
         asked = GivenSettings(
             members=None if members is None else tuple(members),

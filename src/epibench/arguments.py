@@ -8,6 +8,7 @@ import json
 import os
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -211,14 +212,14 @@ def _json(key: str, value: Any) -> str:
         raise unfit(f"settings: {key}", value, "a number, a text, or a list or dict of these") from None
 
 
-def reads(kind: type[int | float]) -> Callable[[str], Any]:
+def reads(*kinds: type[int | float]) -> Callable[[str], Any]:
     """Read a number. Another text stays, and the function refuses it."""
 
     def read(text: str) -> Any:
-        try:
-            return kind(text)
-        except ValueError:
-            return text
+        for kind in kinds:
+            with suppress(ValueError):
+                return kind(text)
+        return text
 
     return read
 
@@ -241,7 +242,7 @@ _Str = Annotated[str, Strict()]
 Whole = Annotated[_Int, Argument("a whole number, e.g. 16", "N", reads(int))]
 Natural = Annotated[_Int, Field(ge=0), Argument("a whole number of at least 0, e.g. 3", "N", reads(int))]
 Positive = Annotated[_Int, Field(ge=1), Argument("a whole number of at least 1, e.g. 16", "N", reads(int))]
-Number = Annotated[float, Strict(), BeforeValidator(_number), Argument("a number, e.g. 0.1", "X", reads(float))]
+Number = Annotated[float, Strict(), BeforeValidator(_number), Argument("a number, e.g. 0.1", "X", reads(int, float))]
 Flag = Annotated[bool, Strict(), BeforeValidator(_number), Argument("True or False")]
 Text = Annotated[str, Strict(), Argument("a text")]
 Texts = Annotated[Sequence[_Str], BeforeValidator(_texts), Argument("a text or a list of texts", repeated=True)]
@@ -306,5 +307,5 @@ Label = Annotated[Whole, Field(ge=-(2**31), le=2**31 - 1), Argument("a whole num
 SamplerSeed = Annotated[Natural, Field(lt=2**32), Argument("a whole number from 0 to 4294967295", "N", reads(int))]
 FramesPerSecond = Annotated[Positive, Field(le=60), Argument("a whole number from 1 to 60", "N", reads(int))]
 PositiveNumber = Annotated[
-    Number, Field(gt=0, allow_inf_nan=False), Argument("a number greater than 0", "X", reads(float))
+    Number, Field(gt=0, allow_inf_nan=False), Argument("a number greater than 0", "X", reads(int, float))
 ]

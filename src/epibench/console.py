@@ -121,7 +121,7 @@ def _bars(console: Console) -> Progress:
 
 
 def reporter_of(progress: bool | Reporter) -> Reporter:
-    """Return the reporter: silent for False, the console for True, or the given reporter."""
+    """The reporter of `progress`: a silent one, the console, or the given one."""
     if progress is False:
         return Silent()
     return ConsoleReporter() if progress is True else progress

@@ -61,7 +61,7 @@ def resolve_device(name: str, option: str = "device") -> str:
 
 
 def let_memory_grow() -> None:
-    """Let torch's allocator extend its blocks of GPU memory, unless the user has configured the allocator.
+    """Let torch extend its blocks of GPU memory, unless the user chose otherwise.
 
     Blocks of pixels differ in size between images. Without this setting, torch requests a new block from the driver for
     each one that is larger than all before. Call it before the first tensor on a GPU. Child processes inherit it.

@@ -21,7 +21,7 @@ class ArgumentError(InputError):
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Return whether an error means too little memory. Torch raises a RuntimeError, or a subclass for a GPU."""
+    """Whether memory is exhausted: torch raises a RuntimeError for it."""
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(words in str(error) for words in ("allocate memory", "out of memory"))
     )

@@ -73,7 +73,7 @@ def report(
 
 
 def _folder_of(path: Path) -> Path:
-    """The folder of a run, or that of its results."""
+    """The folder of a run or of a results file."""
     return (path if path.is_dir() else path.parent).resolve()
 
 

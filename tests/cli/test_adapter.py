@@ -50,6 +50,10 @@ def test_the_options_of_a_command_are_the_arguments_of_its_function(command, run
         (["score", "a.npz", "--members", "1;2"], "--members: cannot be '1;2'. Fix: give whole numbers, e.g. 1,2,4."),
         (["evaluate", "--model", "a", "--mc-dropout", "-1"], "--mc-dropout: cannot be -1. Fix: give a whole number of"),
         (["evaluate", "--model", "a", "--rate", "much"], "--rate: cannot be 'much'. Fix: give a number, e.g. 0.1."),
+        (
+            ["evaluate", "--model", "a", "--tta", "flip,spin"],
+            "--tta flip,spin: view 'spin' is unknown; there are identity,",
+        ),
         (["evaluate", "run", "--draws", "8"], "--draws: is for models. Fix: leave it out; a run has settings"),
         (["evaluate", "run", "--model", "a"], "--model: is for models. Fix: leave it out; a run has settings"),
         (["evaluate", "--model", "a", "--out", "s3://b/c"], "--out: cannot be 's3://b/c'. Fix: give a local folder"),

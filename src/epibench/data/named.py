@@ -119,7 +119,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _complaint(error: ValidationError, kind: str) -> str:
-    """Return pydantic's first error as text."""
+    """The first complaint of pydantic, as a message."""
     first = error.errors()[0]
     key, message = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
@@ -128,7 +128,7 @@ def _complaint(error: ValidationError, kind: str) -> str:
 
 
 def _split(text: str, place: str) -> list[str]:
-    """Split at commas, except within brackets and quotation marks."""
+    """The parts between commas outside of brackets and quotation marks."""
     parts, depth, quoted = [""], 0, False
     for letter in text:
         quoted ^= letter == '"'

@@ -1,4 +1,4 @@
-"""Data sources of recipes: options, opening, and reports of `data check`.
+"""Sources of images as options of a recipe: the base of the data sets in `sets/`.
 
 A data set is one file in `sets/`: a class that derives from `DepthSource` or `LabelledSource`. `check_split` reports
 the frames of each split, opens some of them, and names missing files.
@@ -81,7 +81,7 @@ class CheckedSplit:
 class Source(BaseModel):
     """The options of a data set in a recipe.
 
-    `checked`: whether `data check` can open it. `where`: text on its origin; None: nothing to download.
+    checked: whether `data check` can open it; where: its origin as a text; None: nothing to get.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
@@ -103,7 +103,7 @@ class Source(BaseModel):
 
     @property
     def origin(self) -> object:
-        """A value that data of one distribution share. A domain with the training data's value is not shifted."""
+        """Equal for data of one distribution: a domain with the origin of the training data is not shifted."""
         return self.kind
 
     @property
@@ -132,7 +132,7 @@ class Source(BaseModel):
 
 
 class FramesSource(Source):
-    """Frames in files.
+    """Frames in files. root: their folder; num_images: only the first frames.
 
     `name` is the name on pages. `published` has the number of frames of each split, None if papers differ.
 
@@ -158,7 +158,7 @@ class FramesSource(Source):
 
     @property
     def num_published(self) -> int | None:
-        """The published number of frames of its split, at most `num_images`."""
+        """The number of published frames of its split, at most `num_images`."""
         published = self.published.get(getattr(self, "split", ""))
         return published if published is None or self.num_images is None else min(published, self.num_images)
 
@@ -175,7 +175,7 @@ class FramesSource(Source):
         raise NotImplementedError
 
     def open(self, task: Task, folders: Folders, key: str) -> Samples:
-        """Open the frames in folders below the recipe's."""
+        """The frames; folders are relative to the folders of the recipe."""
         if task != self.task:
             targets = "depth and no classes" if self.task == "depth" else "classes and no depth"
             raise InputError(f"'{self.kind}' has {targets}: it cannot be used for {task}")
@@ -311,7 +311,7 @@ def check_split(split: CheckedSplit, every: bool, follow: Follow) -> SplitReport
 
 
 def readable(frames: Iterable[Frame], problems: list[str]) -> Iterator[tuple[Frame, Batch]]:
-    """Yield readable frames with their content, and add errors of other frames to `problems`."""
+    """The readable frames with their content; errors of other frames go into `problems`."""
     for samples, index in frames:
         try:
             yield (samples, index), samples[index]
@@ -320,7 +320,7 @@ def readable(frames: Iterable[Frame], problems: list[str]) -> Iterator[tuple[Fra
 
 
 def describe_depth(frame_id: str, batch: Batch) -> DepthFrame:
-    """Return facts about a frame. Its range is of the target, NaN without one."""
+    """The content of a frame; depths come from the target, NaN if it has none."""
     depths, (height, width) = batch.target[batch.valid], batch.target.shape
     sparse, target = ((known > 0).double().mean().item() for known in (batch.inputs["sparse_depth"], batch.valid))
     nearest, farthest = (each.item() for each in depths.aminmax()) if depths.numel() else (math.nan, math.nan)

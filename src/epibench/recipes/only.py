@@ -48,10 +48,7 @@ def _numbers(text: str, place: str, count: int) -> list[int]:
 
 
 def networks_of_shard(recipe: Recipe, number: int, count: int) -> dict[str, tuple[int, ...] | None]:
-    """Return the networks of one of `count` shards, numbered from 1.
-
-    Shards have about the same number of steps. A shard may be empty.
-    """
+    """The networks of one of `count` shards (from 1) with about equal steps, perhaps none."""
     together = not isinstance(recipe, DenseRecipe)
     units = [(name, 0) for name in recipe.methods] if together else every_network(recipe)
     # Networks that start from other networks are trained with them: both are one unit of work.

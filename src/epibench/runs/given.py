@@ -71,7 +71,7 @@ class GivenDomain:
 
 @dataclass(frozen=True)
 class GivenSettings:
-    """Settings of an evaluation of given models.
+    """Settings of an evaluation of models. members: values of M, by default powers of two and all.
 
     Args:
         members: Sizes M of draws; by default powers of two and the size of the pool.
@@ -224,7 +224,7 @@ class GivenEvaluation:
             raise ArgumentError("views: a scene that is seen at another scale has other depths; leave out scale")
 
     def as_plain_data(self) -> dict[str, Any]:
-        """Return the settings, models and domains as plain data."""
+        """Models, domains and settings as plain data."""
         settings = self.settings
         return {
             "name": self.name,
@@ -243,11 +243,11 @@ class GivenEvaluation:
 
     @property
     def name(self) -> str:
-        """The title of the page: the given name, or `evaluate`."""
+        """The title of the page: the name of the folder, if the user chose it."""
         return self.settings.name or NAME
 
     def described(self, model: GivenModel) -> dict[str, Any]:
-        """Return a model's name and facts, and the fields of its format that are not at their default."""
+        """Facts on a model, and its format where it differs from the defaults."""
         read_as = model.read_as.model_dump(mode="json", exclude_defaults=True)
         return {"name": model.name, **(model.facts or {}), **read_as}
 
@@ -339,11 +339,7 @@ class GivenEvaluation:
                 domain.samples[0]
 
     def named_classes(self, models: Sequence[GivenModel]) -> ClassTable | None:
-        """Return the classes of the models, or of the first domain; None if neither has class names.
-
-        Raises:
-            InputError: The models have different classes.
-        """
+        """The classes of the models, or of the first domain; None without names."""
         said = {model.name: model.classes for model in models if model.classes is not None}
         if len({table.names for table in said.values()}) > 1:
             raise InputError(f"{', '.join(said)}: predict different classes; give them different names, as a=…, b=…")
@@ -413,7 +409,7 @@ class GivenEvaluation:
 
 
 def backwards(scores: Sequence[Score]) -> list[str]:
-    """Return a note for each domain on which the inverted uncertainty ranks errors better."""
+    """Notes on domains where an inverted uncertainty ranks errors better."""
     notes = []
     for score in scores:
         stats = score.summary[max(score.summary)] if score.summary else {}

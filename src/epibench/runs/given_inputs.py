@@ -340,7 +340,7 @@ def open_domain(domain: NamedDomain, task: Task, role: Any) -> GivenDomain:
 
 
 def state_of(source: Source) -> str | None:
-    """Return a hash of the names, sizes and modification times of files; None without a folder."""
+    """A digest of names, sizes and times of all files of a data set."""
     root = getattr(source, "root", None)
     if not isinstance(root, str) or not Path(root).is_dir():
         return None
@@ -354,7 +354,7 @@ def state_of(source: Source) -> str | None:
 
 
 def named_data(data: Any, task: Task | None, models: Sequence[str]) -> tuple[dict[str, Any], Task | None]:
-    """Data sets and loaders by name, or one, with texts as the domains that they name; and the task, if they say it."""
+    """Data sets by name, with texts parsed, and the task if they determine it."""
     texts: Sequence[str] = data if is_texts(data) else []
     given: Mapping[str, Any] = data if isinstance(data, Mapping) else {} if texts else {"data": data}
     if not given and not texts:
@@ -376,15 +376,7 @@ def python_domains(
     ignore_index: int | None,
     table: ClassTable | None,
 ) -> dict[str, GivenDomain]:
-    """Open the user's data sets and loaders, and data sets of known kinds.
-
-    Args:
-        data: Data by name.
-        in_domain: Name of the in-domain data; None: the first.
-        task: Task of data sets of known kinds; None without such data sets.
-        ignore_index: Label of pixels without a target.
-        table: Classes of the user's data.
-    """
+    """Open objects of the user and data sets of recipes. task: needed by data sets of recipes."""
     first = in_domain if in_domain is not None else next(iter(data))
     if first not in data:
         raise ArgumentError(f"in_domain: there is no '{first}' among the data ({', '.join(data)})")

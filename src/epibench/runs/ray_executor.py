@@ -20,7 +20,7 @@ from typing import Any
 
 import epibench
 from epibench import devices, mirror
-from epibench.errors import InputError
+from epibench.errors import ArgumentError, InputError
 from epibench.runs.executors import JobResources, Receive
 from epibench.runs.processes import Job, Send
 
@@ -235,9 +235,9 @@ class RayExecutor:
         devices.check_device(name, option)
         has_gpus = any(node.get("GPU") for node in self.nodes)
         if name.startswith("cuda:"):
-            raise InputError(f"{option} {name}: Ray chooses the GPU of each task; give cuda, cpu or auto")
+            raise ArgumentError(f"{option} {name}: Ray chooses the GPU of each task; give cuda, cpu or auto")
         if name == "cuda" and not has_gpus:
-            raise InputError(f"{option} cuda: no node of the Ray cluster has a GPU; give cpu or auto")
+            raise ArgumentError(f"{option} cuda: no node of the Ray cluster has a GPU; give cpu or auto")
         return "cuda" if has_gpus and name != "cpu" else "cpu"
 
     def room(self, resources: JobResources) -> int:
