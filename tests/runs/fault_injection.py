@@ -119,6 +119,13 @@ def before_each_step(act: Callable[[int], None], patch: Patch = setattr) -> None
     patch(network._Run, "take_step", act_and_take_step)
 
 
+def short_waits_for_storage(patch: Patch) -> None:
+    """Try a request at a URL again almost at once."""
+    from epibench import mirror
+
+    patch(mirror, "WAITS", (0.01,))
+
+
 def before_each_evaluation(act: Callable[[int], None]) -> None:
     """Call a function with the number of the first image before members predict a batch."""
     from epibench.members.networks import NetworkPool
