@@ -126,6 +126,23 @@ def short_waits_for_storage(patch: Patch) -> None:
     patch(mirror, "WAITS", (0.01,))
 
 
+@contextmanager
+def noted_fetches() -> Iterator[list[str]]:
+    """Note when files of a URL are fetched after the tasks of a cluster."""
+    fetched = list[str]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("epibench.mirror.fetch_current", lambda *given: fetched.append("fetched"))
+        yield fetched
+
+
+def replace_work(patch: pytest.MonkeyPatch, train: Any = None, evaluate: Any = None) -> None:
+    """Let other functions carry out the jobs of a run."""
+    if train is not None:
+        patch.setattr("epibench.runs.train.train_job", train)
+    if evaluate is not None:
+        patch.setattr("epibench.runs.evaluate_job.evaluate_job", evaluate)
+
+
 def before_each_evaluation(act: Callable[[int], None]) -> None:
     """Call a function with the number of the first image before members predict a batch."""
     from epibench.members.networks import NetworkPool
