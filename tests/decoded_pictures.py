@@ -2,11 +2,20 @@
 
 import base64
 import io
+import json
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from epibench.results import Grid
+from by_name import by_name
+from epibench.results import Grid, ShownPicture
+
+
+def shown_pictures(run: Path, domain: str) -> list[ShownPicture]:
+    """Return the pictures that the results of a run have of a domain."""
+    results = by_name(json.loads((run / "results.json").read_text(encoding="utf-8")))
+    return [ShownPicture.model_validate(each) for each in results["pictures"][domain]]
 
 
 def decoded(text: str) -> np.ndarray:

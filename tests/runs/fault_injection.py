@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-Patch = Callable[[Any, str, Any], None]  # setattr, or that of pytest.MonkeyPatch
+Patch = Callable[[Any, str, Any], None]  # setattr, or setattr of pytest.MonkeyPatch
 
 
 class Killed(BaseException):
@@ -180,7 +180,7 @@ def is_first(name: str) -> bool:
 
 
 def wait_for_sigterm(folder: Path, forever: bool = False) -> None:
-    """Note the process in a folder, and wait until it was asked to stop, or beyond that."""
+    """Note the process in a folder, and wait for SIGTERM, or forever."""
     from epibench import stopping
 
     (folder / str(os.getpid())).touch()

@@ -1,4 +1,4 @@
-"""Tasks of tests: they fail in every way, wait at gates, and note their node. Ray sends this module by value."""
+"""Tasks of tests that fail in every way, wait at gates and note their node; Ray sends this module by value."""
 
 from __future__ import annotations
 
