@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-Patch = Callable[[Any, str, Any], None]  # setattr, or that of pytest.MonkeyPatch
+Patch = Callable[[Any, str, Any], None]  # setattr, or setattr of pytest.MonkeyPatch
 
 
 class Killed(BaseException):
@@ -119,6 +119,30 @@ def before_each_step(act: Callable[[int], None], patch: Patch = setattr) -> None
     patch(network._Run, "take_step", act_and_take_step)
 
 
+def short_waits_for_storage(patch: Patch) -> None:
+    """Try a request at a URL again almost at once."""
+    from epibench import mirror
+
+    patch(mirror, "WAITS", (0.01,))
+
+
+@contextmanager
+def noted_fetches() -> Iterator[list[str]]:
+    """Note when files of a URL are fetched after the tasks of a cluster."""
+    fetched = list[str]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("epibench.mirror.fetch_current", lambda *given: fetched.append("fetched"))
+        yield fetched
+
+
+def replace_work(patch: pytest.MonkeyPatch, train: Any = None, evaluate: Any = None) -> None:
+    """Let other functions carry out the jobs of a run."""
+    if train is not None:
+        patch.setattr("epibench.runs.train.train_job", train)
+    if evaluate is not None:
+        patch.setattr("epibench.runs.evaluate_job.evaluate_job", evaluate)
+
+
 def before_each_evaluation(act: Callable[[int], None]) -> None:
     """Call a function with the number of the first image before members predict a batch."""
     from epibench.members.networks import NetworkPool
@@ -156,7 +180,7 @@ def is_first(name: str) -> bool:
 
 
 def wait_for_sigterm(folder: Path, forever: bool = False) -> None:
-    """Note the process in a folder, and wait until it was asked to stop, or beyond that."""
+    """Note the process in a folder, and wait for SIGTERM, or forever."""
     from epibench import stopping
 
     (folder / str(os.getpid())).touch()

@@ -1,4 +1,4 @@
-"""What tests let tasks do: fail in every way, wait at gates, and note where they were. It is sent to them as it is."""
+"""Tasks of tests that fail in every way, wait at gates and note their node; Ray sends this module by value."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def node() -> str:
 
 
 def note(folder: Path, text: str) -> int:
-    """Add a line to what happened; how often it has happened."""
+    """Add a line to the notes, and return how often its text occurs."""
     with (folder / "notes.txt").open("a") as file:
         file.write(f"{text} {node()} {os.getpid()}\n")
     return sum(line.split()[0] == text for line in (folder / "notes.txt").read_text().splitlines())
 
 
 def work(job: str, send) -> None:
-    """What the word says; notes are in the current folder."""
+    """Do the job that the word names; notes are in the current folder."""
     times = note(Path.cwd(), job)
     for number in range(3):
         send((job, number))
@@ -38,7 +38,7 @@ def work(job: str, send) -> None:
 
 
 def wait_at_gate(name: str, gates: Path, job: str) -> None:
-    """Note that a job has begun, and go on when its gate is open."""
+    """Note that a job has begun, and wait for its gate."""
     note(gates, f"{name}:{job.replace(' ', '-')}")
     while not (gates / name).exists():
         time.sleep(0.05)

@@ -6,30 +6,27 @@ import numpy as np
 from PIL import Image
 from small_dense_recipe import SIZE, small_data
 
-from epibench.methods.ensemble import Ensemble
-from epibench.methods.mc_dropout import MCDropout
-from epibench.recipes import apply_settings
-from epibench.recipes.dense import DenseRecipe, EvaluationOptions, SegmentationNetwork, TrainingOptions
+from epibench.recipes import DenseRecipe, apply_settings
 from epibench.street import StreetDataset
 
 
 def small_segmentation(cache: Path, *settings: str) -> DenseRecipe:
     """Return three networks of an ensemble and two of MC-dropout on clean and wild scenes; `cache` keeps scenes."""
     optimised = {"num_epochs": 2, "batch_size": 2, "learning_rate": 1e-3}
-    recipe = DenseRecipe(
-        name="small-segmentation",
-        problem="segmentation",
-        methods=("ensemble", "mc_dropout"),
-        members=(1, 2),
-        draws=3,
-        network=SegmentationNetwork(depth=18, width=8, head_width=8, rates=(1, 2), stem="single"),
-        training=TrainingOptions(epoch_steps=3, crop=(16, 32)),
-        data=small_data(cache),
-        evaluation=EvaluationOptions(batch_size=2, pictures=1),
-        ensemble=Ensemble(num_members=3, sets="random", **optimised),
-        mc_dropout=MCDropout(num_networks=2, num_passes=2, rate=0.5, **optimised),
-    )
-    return apply_settings(recipe, settings)
+    recipe = {
+        "name": "small-segmentation",
+        "problem": "segmentation",
+        "methods": ("ensemble", "mc_dropout"),
+        "members": (1, 2),
+        "draws": 3,
+        "network": {"kind": "deeplabv3", "depth": 18, "width": 8, "head_width": 8, "rates": (1, 2), "stem": "single"},
+        "training": {"epoch_steps": 3, "crop": (16, 32)},
+        "data": small_data(cache),
+        "evaluation": {"batch_size": 2, "pictures": 1},
+        "ensemble": {**optimised, "num_members": 3, "sets": "random"},
+        "mc_dropout": {**optimised, "num_networks": 2, "num_passes": 2, "rate": 0.5},
+    }
+    return apply_settings(DenseRecipe.model_validate(recipe), settings)
 
 
 def write_scenes(folder: Path, num_images: int = 3, domain: str = "clean", coarse: bool = True) -> None:

@@ -23,8 +23,8 @@ from small_dense_recipe import small_dense
 
 import epibench
 from decoded_pictures import numbers as numbers_in
+from decoded_pictures import shown_pictures
 from epibench.errors import InputError
-from epibench.results import ShownPicture
 from stored_arrays import stored_arrays
 
 DECIDED = ("summary", "draws", "curves", "pictures", "domains", "methods", "training", "failed")
@@ -367,7 +367,7 @@ def test_stored_predictions_have_the_scores_of_the_run(stored: Path, method: str
 @pytest.mark.parametrize("method", ["ensemble", "mc_dropout"])
 def test_pictures_have_the_moments_of_the_draw(stored: Path, method: str, domain: str) -> None:
     results, arrays = read_results(stored), stored_arrays(stored / "predictions" / method / f"{domain}.zarr")
-    (shown,) = (ShownPicture.model_validate(each) for each in results["pictures"][domain])
+    (shown,) = shown_pictures(stored, domain)
     members = next(draw["members"] for draw in results["draws"][method][domain] if draw["M"] == 2)
     mean, variance = (arrays[name][members, shown.image].astype(np.float64) for name in ("mean", "variance"))
     std, drawn = np.sqrt(variance.mean(0) + mean.var(0)), shown.methods[method]

@@ -15,7 +15,7 @@ from small_dense_recipe import small_dense
 
 import epibench
 
-# The first process that takes a step fails in the way that is given; the other one goes on slowly.
+# The first process that takes a step fails in the way that is given; the other one continues slowly.
 SCRIPT = """
 import os, signal, time
 from epibench.cli import main

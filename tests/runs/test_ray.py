@@ -1,4 +1,4 @@
-"""Runs on a Ray cluster: the same numbers, whatever nodes and processes are lost on the way."""
+"""Runs on a Ray cluster: the same numbers, also after the loss of nodes and processes."""
 
 from __future__ import annotations
 
@@ -7,44 +7,38 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray_jobs
-import torch
+from child_processes import is_alive, wait_until
+from fault_injection import noted_fetches, replace_work, script_environment
 from silent_reporter import Silent, run_in
 from small_dense_recipe import small_dense
 from small_recipes import small
 
-from by_name import by_name
-from epibench import mirror, stopping
+import epibench
 from epibench.errors import InputError
-from epibench.recipes import Recipe
-from epibench.runs import evaluate_job, ray_executor, train
-from epibench.runs import run as steps
+from epibench.runs import ray_executor
 from epibench.runs.executors import JobResources, open_executor
-from epibench.runs.folder import RunFolder
-from epibench.runs.machine import Machine, Run
-from epibench.runs.run import train_and_evaluate
+from epibench.runs.machine import Machine
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'epibench[ray]'")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Ray's sockets and pipes
-NOT_THE_SAME = ("checksum", "created", "seconds", "cost")  # times, and the memory of a pass
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A cluster with two cores on its first node, to which tests may add nodes that they lose."""
+    """Start a cluster with two cores on its first node; tests add and remove further nodes."""
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ray_executor.STARTED_WITH.items():
             patch.setenv(name, value)
-        patch.setenv("RAY_health_check_period_ms", "300")  # a node that is lost is noticed soon
+        patch.setenv("RAY_health_check_period_ms", "300")  # the loss of a node is noticed soon
         patch.setattr(ray_executor, "RETRIES", 1)
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
         patch.setenv("RAY_ADDRESS", cluster.address)
@@ -61,22 +55,14 @@ def said() -> list[str]:
 
 @pytest.fixture
 def executor(cluster, tmp_path: Path, said: list[str], monkeypatch) -> Iterator[ray_executor.RayExecutor]:
-    """Works in a folder of its own, where tasks are, too."""
+    """Open the cluster in a folder where its tasks work, too."""
     monkeypatch.chdir(tmp_path)
     with open_executor("ray", tmp_path, said.append) as executor:
         yield executor
 
 
-def wait_until(happened: Callable[[], Any], seconds: float = 60) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := happened()):
-        assert time.monotonic() < end, f"not within {seconds} s"
-        time.sleep(0.05)
-    return found
-
-
 def notes(folder: Path, what: str) -> list[tuple[str, int]]:
-    """The nodes and processes of tasks that began so."""
+    """Return nodes and processes of tasks by the beginning of their note."""
     path = folder / "notes.txt"
     lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
     return [(node, int(process)) for name, node, process in lines if name.startswith(what)]
@@ -92,7 +78,7 @@ def test_jobs_that_fail_leave_the_others(executor, said: list[str], tmp_path: Pa
         3: "dead: failed 2 times, the last time because its process died; the same command tries it again",
     }
     assert {job: len(notes(tmp_path, job)) for job in ("good", "bad", "broken", "dead")} == {
-        **{"good": 1, "bad": 1},  # what a user did wrong is not tried again
+        **{"good": 1, "bad": 1},  # an error of the user is not tried again
         **{"broken": 2, "dead": 4},  # with the one that died only at first
     }
     assert "dead-at-first: its process died; it is tried again (1 of 1)" in said
@@ -107,7 +93,7 @@ def test_the_cluster_is_described_in_a_line(executor, said: list[str]) -> None:
     assert executor.run([], ray_jobs.work, JobResources(), lambda *message: None) == {}
 
 
-def test_gpus_are_those_of_the_cluster(executor) -> None:
+def test_the_device_depends_on_the_gpus_of_the_cluster(executor) -> None:
     assert executor.resolve_device("auto", "--device") == "cpu"
     with pytest.raises(InputError, match="--device cuda: no node of the Ray cluster has a GPU"):
         executor.resolve_device("cuda", "--device")
@@ -117,28 +103,30 @@ def test_gpus_are_those_of_the_cluster(executor) -> None:
         executor.resolve_device("gpu", "--device")
 
 
-def test_what_sigterm_does_stays(cluster, tmp_path: Path) -> None:
-    with stopping.obeyed():
-        before = signal.getsignal(signal.SIGTERM)
+def test_the_handler_of_sigterm_stays(cluster, tmp_path: Path) -> None:
+    def handle(*received: Any) -> None: ...
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
         with open_executor("ray", tmp_path, lambda text: None):
-            assert signal.getsignal(signal.SIGTERM) is before
+            assert signal.getsignal(signal.SIGTERM) is handle
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
-def test_an_interruption_fetches_nothing(executor, monkeypatch) -> None:
-    fetched = list[bool]()
-    monkeypatch.setattr(mirror, "fetch_current", lambda *given: fetched.append(True))
-
+def test_an_interruption_fetches_nothing(executor) -> None:
     def interrupt(*message: Any) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        executor.run(["good"], ray_jobs.work, JobResources(), interrupt)
-    assert fetched == []
-    assert executor.run(["good"], ray_jobs.work, JobResources(), lambda *message: None) == {}
-    assert fetched == [True]
+    with noted_fetches() as fetched:
+        with pytest.raises(KeyboardInterrupt):
+            executor.run(["good"], ray_jobs.work, JobResources(), interrupt)
+        assert fetched == []
+        assert executor.run(["good"], ray_jobs.work, JobResources(), lambda *message: None) == {}
+        assert fetched == ["fetched"]
 
 
-def test_nobody_asks_for_more_than_a_node_has(executor, said: list[str]) -> None:
+def test_no_task_requests_more_than_a_node_has(executor, said: list[str]) -> None:
     options = executor.options(JobResources(cpus=64, memory=10**15))
     assert options["num_cpus"] == 2
     assert options["memory"] < 10**15
@@ -146,10 +134,10 @@ def test_nobody_asks_for_more_than_a_node_has(executor, said: list[str]) -> None
     assert 0.333 < thirds <= 1 / 3
 
 
-def test_how_many_tasks_fit(executor) -> None:
+def test_the_number_of_tasks_that_fit(executor) -> None:
     assert executor.room(JobResources()) == 2
     assert executor.room(JobResources(cpus=2)) == 1
-    assert executor.room(JobResources(gpus=0.5)) == 1  # or else nobody would begin
+    assert executor.room(JobResources(gpus=0.5)) == 1  # without it no task would begin
 
 
 def test_a_node_must_see_the_folders(executor, tmp_path: Path) -> None:
@@ -179,15 +167,13 @@ with open_executor("ray", Path.cwd(), print) as executor:
 
 
 def test_an_interruption_ends_all_tasks(cluster, tmp_path: Path) -> None:
-    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    environment = {**os.environ, "PYTHONPATH": paths}
     command = [
         sys.executable,
         "-c",
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + SCRIPT,
     ]
     # What is started in the background of a shell ignores Ctrl-C; this one is not to.
-    script = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
+    script = subprocess.Popen(command, cwd=tmp_path, env=script_environment(), stderr=subprocess.DEVNULL)
     try:
         running = wait_until(lambda: len(begun := notes(tmp_path, "endless")) == 2 and begun)
         script.send_signal(signal.SIGINT)
@@ -195,26 +181,23 @@ def test_an_interruption_ends_all_tasks(cluster, tmp_path: Path) -> None:
     finally:
         script.kill()
         script.wait()
-    wait_until(lambda: not any(Path(f"/proc/{process}").exists() for _, process in running))
+    wait_until(lambda: not any(is_alive(process) for _, process in running))
     assert len(notes(tmp_path, "endless")) == 2  # the third did not begin
 
 
 # Whole runs
 
 
-def run_on_ray(path: Path, recipe: Recipe, said: list[str] | None = None) -> dict[str, Any]:
+def run_on_ray(path: Path, recipe: Any) -> tuple[dict[str, Any], list[str]]:
+    """Return computed results of a run on the cluster, and its messages."""
     reporter = Silent()
-    with open_executor("ray", path, reporter.say) as executor:
-        machine = Machine.of(torch.device("cpu"), None, executor)
-        results = train_and_evaluate(Run(recipe, RunFolder(path), machine, reporter))
-    if said is not None:
-        said += reporter.said
-    return by_name(results.model_dump(mode="json"))
+    results = epibench.run(recipe, path, device="cpu", executor="ray", progress=reporter)
+    return results.computed(), reporter.said
 
 
-def numbers(results: dict[str, Any]) -> dict[str, Any]:
-    """All but times and what depends on them."""
-    return {name: value for name, value in results.items() if name not in NOT_THE_SAME}
+def run_here(path: Path, recipe: Any) -> dict[str, Any]:
+    run_in(path, recipe)
+    return epibench.load_results(path).computed()
 
 
 @pytest.fixture(scope="module")
@@ -224,23 +207,21 @@ def cache(tmp_path_factory) -> Path:
 
 def test_a_toy_problem_has_the_same_numbers(cluster, tmp_path: Path) -> None:
     recipe = small("toy-classification", 'methods=["ensemble", "sgld"]')
-    assert numbers(run_on_ray(tmp_path / "ray", recipe)) == numbers(run_in(tmp_path / "local", recipe))
+    assert run_on_ray(tmp_path / "ray", recipe)[0] == run_here(tmp_path / "local", recipe)
 
 
 def test_a_network_that_always_fails_leaves_the_others(cluster, cache: Path, tmp_path: Path, monkeypatch) -> None:
     recipe = small_dense(cache, "ensemble.num_members=2", "mc_dropout.num_networks=1", "members=[1]")
-    monkeypatch.setattr(train, "train_job", ray_jobs.train_all_but_one)
-    with open_executor("ray", tmp_path / "run", lambda text: None) as executor:
-        machine = Machine.of(torch.device("cpu"), None, executor)
-        failed = steps.train(Run(recipe, RunFolder(tmp_path / "run"), machine, Silent()))
+    replace_work(monkeypatch, train=ray_jobs.train_all_but_one)
     why = "failed 2 times, the last time because its process died; the same command tries it again"
-    assert failed == {"ensemble": f"ensemble: network 1: {why}"}
+    with pytest.raises(InputError, match=f"^ensemble: network 1: {why}$"):
+        epibench.train(recipe, tmp_path / "run", device="cpu", executor="ray")
     trained = [str(path.relative_to(tmp_path / "run" / "members")) for path in tmp_path.rglob("*.safetensors")]
     assert sorted(trained) == ["ensemble/0000.safetensors", "mc_dropout/0000.safetensors"]
 
 
 class Losses(threading.Thread):
-    """Takes the first other node away where a task waits at a gate, and opens the gate."""
+    """Remove the first further node where a task waits at a gate, and open the gate."""
 
     def __init__(self, cluster: Any, folder: Path, gates: list[str]):
         super().__init__(daemon=True)
@@ -254,27 +235,26 @@ class Losses(threading.Thread):
             (self.folder / gate).touch()
 
     def node_at(self, gate: str) -> Any:
-        """A node, not the first one, where a task waits."""
+        """Return a further node where a task waits."""
         waiting = {name for name, _ in notes(self.folder, f"{gate}:")}
         return next((node for node in self.cluster.worker_nodes if node.node_id in waiting), None)
 
 
-def test_nodes_may_be_lost(cluster, cache: Path, tmp_path: Path, monkeypatch) -> None:
-    """One of three nodes is killed in training, another one in evaluation."""
+def test_the_loss_of_nodes_changes_no_number(cluster, cache: Path, tmp_path: Path, monkeypatch) -> None:
+    """Kill one of three nodes in training and another one in evaluation."""
     recipe = small_dense(cache, 'methods=["ensemble"]')
-    local = run_in(tmp_path / "local", recipe)
+    local = run_here(tmp_path / "local", recipe)
     for _ in range(2):
         cluster.add_node(num_cpus=2)
     cluster.wait_for_nodes()
     monkeypatch.setattr(Machine, "job_resources", lambda *given, **named: JobResources(cpus=2))  # one task on each node
-    monkeypatch.setattr(train, "train_job", ray_jobs.train_at_gate)
-    monkeypatch.setattr(evaluate_job, "evaluate_job", ray_jobs.evaluate_at_gate)
-    losses, said = Losses(cluster, tmp_path, ["train", "evaluate"]), list[str]()
+    replace_work(monkeypatch, ray_jobs.train_at_gate, ray_jobs.evaluate_at_gate)
+    losses = Losses(cluster, tmp_path, ["train", "evaluate"])
     losses.start()
-    results = run_on_ray(tmp_path / "run", recipe, said)
+    results, said = run_on_ray(tmp_path / "run", recipe)
     losses.join(10)
     assert len(set(losses.lost)) == 2
-    assert numbers(results) == numbers(local)
+    assert results == local
     again = [line for line in said if "it is tried again" in line]
     assert [line.partition(":")[0].split(" on ")[0] for line in again] == ["ensemble", "ensemble"]
     assert ["stretches 0 to 0" in line for line in again] == [False, True]

@@ -1,4 +1,4 @@
-"""A whole run of segmentation: its numbers are those of brute force on the predictions that it stores."""
+"""A whole run of segmentation: its numbers equal brute force on its stored predictions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from small_segmentation_recipe import small_segmentation, write_scenes
 
 import epibench
 import oracles
-from decoded_pictures import decoded
+from decoded_pictures import decoded, shown_pictures
 from decoded_pictures import numbers as numbers_in
 from epibench.errors import InputError
-from epibench.results import ShownPicture
 from stored_arrays import stored_arrays
 
 STORED = "evaluation.store=true"
@@ -113,7 +112,7 @@ def test_logits_on_the_networks_grid_have_the_scores_of_whole_ones(stored, metho
 @pytest.mark.parametrize("domain", ["clean", "wild"])
 def test_pictures_show_classes_and_entropy_of_the_draw(stored, method: str, domain: str) -> None:
     path, results = stored
-    (shown,) = (ShownPicture.model_validate(each) for each in results["pictures"][domain])
+    (shown,) = shown_pictures(path, domain)
     arrays = stored_arrays(path / "predictions" / method / f"{domain}.zarr")
     members = next(draw["members"] for draw in results["draws"][method][domain] if draw["M"] == 2)
     probs, drawn = probabilities(arrays["logits"][members, shown.image]).mean(0), shown.methods[method]

@@ -24,7 +24,7 @@ import epibench
 Recipe = Any
 LOG_EVERY = 4
 
-# The command itself. At a given step or image it notes that in a folder, and waits until it is asked to stop.
+# The command itself. At a given step or image it notes that in a folder, and waits for SIGTERM.
 SCRIPT = f"""
 import os
 from pathlib import Path

@@ -15,8 +15,7 @@ from silent_reporter import run_in
 from small_dense_recipe import SIZE, small_dense
 from small_segmentation_recipe import small_segmentation
 
-from decoded_pictures import decoded, numbers
-from epibench.results import ShownPicture
+from decoded_pictures import decoded, numbers, shown_pictures
 from label_files import random_values, save, save_image
 
 RECIPES = {"segmentation": small_segmentation, "depth": small_dense}
@@ -87,8 +86,7 @@ def test_the_whole_sequence_has_the_same_scales(video, kind: str) -> None:
 
 @BOTH
 def test_predictions_equal_the_pictures_of_the_run(finished, kind: str, video) -> None:
-    path, results = finished[kind]
-    (kept,) = (ShownPicture.model_validate(each, context=path) for each in results["pictures"]["wild"])
+    (kept,) = shown_pictures(finished[kind][0], "wild")
     with drawn_pictures() as pictures:
         video(kind)
     assert sorted({picture.image for picture in pictures}) == [0, 1, 2, 3]
@@ -105,7 +103,7 @@ def test_predictions_equal_the_pictures_of_the_run(finished, kind: str, video) -
 
 def test_classes_have_their_colours_and_errors_mark_wrong_pixels(finished, video) -> None:
     path, results = finished["segmentation"]
-    (kept,) = (ShownPicture.model_validate(each, context=path) for each in results["pictures"]["wild"])
+    (kept,) = shown_pictures(path, "wild")
     colours = np.array([*results["domains"]["clean"]["class_colours"], *[(168, 168, 168)] * (256 - 19)], np.uint8)
     _, files = video("segmentation", "--method", "ensemble", "--method", "mc_dropout")
     truth = decoded(kept.target).astype(int)
@@ -211,8 +209,8 @@ def test_the_default_place_is_the_folder_of_the_run(finished, command_line, tmp_
         (["--on", "wild", "--frames", "2:1"], "--frames 2:1: no image is between"),
         (["--on", "wild", "--frames", "all"], "--frames all: give a number of images, as 50, or"),
         (["--on", "wild", "--frames", "0"], "--frames 0: no image is between"),
-        (["--on", "wild", "--max", "0"], "--max: cannot be 0. Fix: give a number greater than 0"),
-        (["--on", "wild", "--fps", "0"], "--fps: cannot be 0. Fix: give a whole number from 1 to 60"),
+        (["--on", "wild", "--max", "0"], "--max 0: give a number greater than 0"),
+        (["--on", "wild", "--fps", "0"], "Invalid value for '--fps'"),
         (["--on", "wild", "--set", "ensemble.num_epochs=9"], "members/ensemble"),
     ],
 )
