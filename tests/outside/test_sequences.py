@@ -5,6 +5,7 @@ EPIBENCH_TEST_SEQUENCES=200 tries 200 sequences.
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
 import os
 import random
@@ -97,6 +98,7 @@ class Story:
         arguments, last = self.arguments(self.random.choice(COMMANDS)), self.random.randint(1, LAST_FILE)
         self.told[-1] += f", killed at file {last}"
         if not (child := os.fork()):
+            faulthandler.dump_traceback_later(600, exit=True)  # a child that hangs fails
             files = itertools.count(1)
 
             def or_die(function: Callable[..., None]) -> Callable[..., None]:
