@@ -69,7 +69,7 @@ fewer draws                | kept        kept   +ensemble|laplace   again    aga
 more draws than exist      | kept        kept   kept                again    again | run draws=3
 other M                    | kept        kept   again               again    again | run members=[2]
 other M, a shard           | kept        kept   +ensemble|laplace/c kept     kept  | evaluate --shard 1/2 members=[2]
-one shard, then the rest   | kept        kept   again               again    again | HALF; evaluate
+one shard, then the rest   | kept        kept   +clean|wild|mine    again    again | HALF; evaluate
 one more domain            | kept        kept   +fog                again    again | run data.domains.fog=FOG
 one more domain, evaluated | kept        kept   +fog                again    again | evaluate HAZE
 one domain less            | kept        kept   kept                again    again | run data.domains=CLEAN
@@ -131,7 +131,7 @@ images moved               | kept        kept   kept                again    aga
 other images elsewhere     | kept        kept   +own                again    again | run data.root=PLACE/other
 images replaced            | kept        kept   +own                again    again | replace; run
 images replaced, evaluated | kept        kept   +own                again    again | replace; evaluate
-a shard of other images    | kept        kept   again               again    again | SHARD_OF_OTHER; evaluate HERE
+a shard of other images    | kept        kept   +clean|wild|own     again    again | SHARD_OF_OTHER; evaluate HERE
 a domain titled            | kept        kept   kept                again    again | run data.domains.own.title=Mine
 """
 TOY = """
@@ -257,7 +257,7 @@ def outcome(artefact: str, cell: str, before: dict[str, bytes], after: dict[str,
 
 
 def check(cells: str, commands: str, kind: str, folder: Path, place: Path, fresh: Fresh) -> None:
-    """Carry out the commands of a row in a copy of a run, and compare its files before and after the last one."""
+    """Carry out the commands of a row in a copy of a run; compare files around the last."""
     shutil.copytree(fresh(kind, (), False), folder)
     settings, lasting = list[str](), list[str]()
     for command in commands.replace("PLACE", str(place)).split("; "):

@@ -1,10 +1,11 @@
-"""Whatever happens to a run, the same command then ends in the numbers of a run to which nothing happened.
+"""After any sequence of events the same command ends in the numbers of a run to which nothing happened.
 
-EPIBENCH_TEST_SEQUENCES=200 tries that many sequences of events.
+EPIBENCH_TEST_SEQUENCES=200 tries 200 sequences.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
 import os
 import random
@@ -27,7 +28,7 @@ COMMANDS = ("run", "run", "train", "train --only", "evaluate", "evaluate --shard
 
 
 def settings(networks: int, domains: int) -> list[str]:
-    """The run after it has grown to so many networks and domains."""
+    """Settings of the run after it has grown to these numbers."""
     few = {"methods": ["ensemble", "laplace"], "variants": {}, "training.epoch_steps": 3, "evaluation.batch_size": 1}
     grown = {"ensemble.num_members": networks, "data.domains": dict(itertools.islice(DOMAINS.items(), domains))}
     return texts({**SETTINGS, **few, **grown})
@@ -97,6 +98,7 @@ class Story:
         arguments, last = self.arguments(self.random.choice(COMMANDS)), self.random.randint(1, LAST_FILE)
         self.told[-1] += f", killed at file {last}"
         if not (child := os.fork()):
+            faulthandler.dump_traceback_later(600, exit=True)  # a child that hangs fails
             files = itertools.count(1)
 
             def or_die(function: Callable[..., None]) -> Callable[..., None]:

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from silent_reporter import Silent, run_in
+from silent_reporter import Silent
 from small_dense_recipe import small_dense
 from small_segmentation_recipe import small_segmentation
-from test_damage import stop_in_evaluation
+from test_damage import run, stop_in_evaluation
 
-from by_name import by_name
+import epibench
 from label_files import random_values, save, save_image
+from street_runs import epibench_command, numbers
 
-SAME = ("summary", "draws", "curves", "pictures", "methods", "overlap", "training", "domains", "failed")
 # A disk of its own, which is full now and then; the check of free space before a run is left aside.
 FULL_DISK = """
-import json, os, subprocess, sys
+import json, os, shutil, subprocess, sys
 from pathlib import Path
 
 place = Path(sys.argv[1])
@@ -48,7 +48,7 @@ epibench(*train, "--jobs", "2", leave=free)
 epibench(*train, "--jobs", "1")
 epibench("evaluate", "disk/run", "--device", "cpu", leave=8192)
 epibench("evaluate", "disk/run", "--device", "cpu")
-told.append(json.loads((disk / "run/results.json").read_text()))
+shutil.copyfile(disk / "run/results.json", place / "results.json")
 (place / "told.json").write_text(json.dumps(told))
 """
 SCRIPT = """
@@ -67,10 +67,6 @@ def cache(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("scenes")
 
 
-def numbers(results: dict[str, Any]) -> dict[str, Any]:
-    return {name: results.get(name) for name in SAME}
-
-
 def can_mount(place: Path) -> bool:
     """Whether this user may have a file system of its own, as in a container without rights it may not."""
     if shutil.which("unshare") is None:
@@ -84,15 +80,14 @@ def test_a_disk_that_fills_loses_nothing_and_the_same_command_goes_on(cache: Pat
     if not can_mount(tmp_path / "disk"):
         pytest.skip("a small disk cannot be mounted here (unshare -Urm mount -t tmpfs)")
     recipe = small_dense(cache, 'methods=["ensemble"]', "ensemble.num_members=2", "data.domains.wild.num_images=1")
-    whole = run_in(tmp_path / "whole", recipe)
+    whole = run(recipe, tmp_path / "whole")
     weights = (tmp_path / "whole/members/ensemble/0000.safetensors").stat().st_size
     (tmp_path / "recipe.json").write_text(recipe.model_dump_json())
     (tmp_path / "script.py").write_text(SCRIPT)
     (tmp_path / "full_disk.py").write_text(FULL_DISK)
     command = ["unshare", "-Urm", sys.executable, tmp_path / "full_disk.py", tmp_path, str(weights * 3 // 2)]
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300)
-    training, trained, evaluating, evaluated, results = json.loads((tmp_path / "told.json").read_text())
-    results = by_name(results)
+    training, trained, evaluating, evaluated = json.loads((tmp_path / "told.json").read_text())
     for stopped, folder in ((training, "members/ensemble/"), (evaluating, "evaluation/")):
         complaint = stopped["said"].splitlines()[-1]
         assert stopped["status"] == 1, stopped["said"]
@@ -105,7 +100,7 @@ def test_a_disk_that_fills_loses_nothing_and_the_same_command_goes_on(cache: Pat
     assert kept[0] in trained["files"]
     assert "ensemble: 1 of 2 networks trained already" in trained["said"]
     assert (trained["status"], evaluated["status"]) == (0, 0)
-    assert numbers(results) == numbers(whole)
+    assert numbers(epibench.load_results(tmp_path / "results.json")) == numbers(whole)
 
 
 # Broken images
@@ -129,32 +124,32 @@ def cut_in_half(path: Path) -> bytes:
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("part", ["data.train", "data.domains.own"])
 def test_a_broken_image_is_named_and_once_it_is_whole_the_same_command_goes_on(
-    part: str, workers: int, own_images: dict[str, Any], cache: Path, tmp_path: Path, command_line, monkeypatch
+    part: str, workers: int, own_images: dict[str, Any], cache: Path, tmp_path: Path, monkeypatch
 ) -> None:
     from epibench.runs.machine import Machine
 
     few = ('methods=["ensemble"]', "ensemble.num_members=1", "members=[1]", "evaluation.batch_size=1")
     recipe = small_segmentation(cache, *few, f"{part}={json.dumps(own_images)}", "training.crop=[16, 32]")
-    whole = run_in(tmp_path / "whole", recipe)
+    whole = run(recipe, tmp_path / "whole")
     (tmp_path / "recipe.json").write_text(recipe.model_dump_json())
     monkeypatch.setattr(Machine, "of", lambda device, jobs, *more: Machine(device, 1, workers))
     image = tmp_path / "own/images/03.png"
     content = cut_in_half(image)
     command = ("run", tmp_path / "recipe.json", "--out", tmp_path / "run", "--device", "cpu")
-    status, said = command_line(*command)
+    status, said = epibench_command(*command)
     complaint = said.splitlines()[-1]
     assert status == 2
     assert f"{image}: is broken or truncated" in complaint
     assert complaint.endswith("unpack or download it again")
     assert "Traceback" not in said
     if part != "data.train":  # the other domains stay
-        results = by_name(json.loads((tmp_path / "run/results.json").read_text()))
-        assert results["summary"]["ensemble"].keys() == {"clean", "wild"}
-        assert [str(image) in text for text in results["failed"].values()] == [True]
+        results = epibench.load_results(tmp_path / "run")
+        assert {score.domain for score in results.scores} == {"clean", "wild"}
+        assert [str(image) in text for text in results.failed.values()] == [True]
     image.write_bytes(content)
-    status, said = command_line(*command)
+    status, said = epibench_command(*command)
     assert status == 0, said
-    assert numbers(by_name(json.loads((tmp_path / "run/results.json").read_text()))) == numbers(whole)
+    assert numbers(epibench.load_results(tmp_path / "run")) == numbers(whole)
 
 
 # A clock that jumps
@@ -163,7 +158,7 @@ def test_a_broken_image_is_named_and_once_it_is_whole_the_same_command_goes_on(
 @pytest.mark.parametrize("years", [-20, 20])
 def test_a_clock_that_jumps_changes_nothing(years: int, cache: Path, tmp_path: Path, eager, monkeypatch) -> None:
     recipe = small_dense(cache, 'methods=["ensemble"]', "evaluation.batch_size=1")
-    whole = run_in(tmp_path / "trained", recipe)
+    whole = run(recipe, tmp_path / "trained")
     for part in ("results.json", "evaluation"):
         path = tmp_path / "trained" / part
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -173,7 +168,7 @@ def test_a_clock_that_jumps_changes_nothing(years: int, cache: Path, tmp_path: P
         os.utime(path, (begun - jump, begun - jump))  # as if they came from the other end
     monkeypatch.setattr(time, "time", lambda: begun + jump)
     reporter = Silent()
-    results = run_in(tmp_path / "run", recipe, reporter=reporter)
+    results = run(recipe, tmp_path / "run", progress=reporter)
     assert numbers(results) == numbers(whole)
     assert reporter.trained == []
     assert reporter.done["evaluate ensemble on clean"] == 1  # it went on from what was saved
@@ -181,8 +176,6 @@ def test_a_clock_that_jumps_changes_nothing(years: int, cache: Path, tmp_path: P
 
 def test_no_decision_of_a_run_hangs_on_the_clock() -> None:
     """Only how long another machine's unfinished file is kept does; seconds are counted by clocks that never jump."""
-    import epibench
-
     sources = Path(epibench.__file__).parent.rglob("*.py")
     users = {path.name for path in sources if "time.time()" in path.read_text(encoding="utf-8")}
     assert users == {"files.py"}
