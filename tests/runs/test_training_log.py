@@ -240,7 +240,7 @@ def test_a_service_that_fails_later_does_not_end_the_training(tmp_path: Path) ->
 def test_an_unreachable_service_is_refused_before_training(tmp_path: Path, alone: None, monkeypatch) -> None:
     pytest.importorskip("mlflow", reason="mlflow is not installed")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://nowhere")
-    with pytest.raises(InputError, match=r"training\.log=mlflow: .*; check MLFLOW_TRACKING_URI, or take csv$"):
+    with pytest.raises(InputError, match=r"^training\.log=mlflow: .*; check MLFLOW_TRACKING_URI, or take csv$"):
         train(tmp_path, "mlflow")
 
 
@@ -280,7 +280,7 @@ def test_a_service_that_asks_for_a_login_is_refused_before_training(tmp_path: Pa
         raise wandb.errors.UsageError("No API key configured.\nUse `wandb login`.")
 
     monkeypatch.setattr(wandb, "init", refuse)
-    with pytest.raises(InputError, match=r"training\.log=wandb: No API key configured; log in with wandb login, set "):
+    with pytest.raises(InputError, match=r"^training\.log=wandb: No API key configured; log in with wandb login, set "):
         train(tmp_path, "wandb")
 
 
