@@ -74,7 +74,9 @@ class TrainedRun:
             if int(first) <= number <= int(last or first):
                 weights = load_file(path)
                 stacked = not isinstance(self.recipe, DenseRecipe)
-                found.append({name: each[number - int(first)] for name, each in weights.items()} if stacked else weights)
+                found.append(
+                    {name: each[number - int(first)] for name, each in weights.items()} if stacked else weights
+                )
         return found
 
     def files(self, method: str) -> list[Path]:

@@ -15,12 +15,12 @@ from small_dense_recipe import small_dense
 from small_recipes import small
 from test_methods import SMALL
 from torch import Tensor
-from trained_runs import TrainedRun, assert_same_weights, save_often, train, train_killed
 
 from epibench.errors import InputError
 from epibench.methods import METHODS
 from epibench.methods.optimised import Optimised
 from epibench.recipes import Recipe
+from trained_runs import TrainedRun, assert_same_weights, save_often, train, train_killed
 
 
 class Mixed(Optimised):

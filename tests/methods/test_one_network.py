@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,60 +11,42 @@ from silent_reporter import run_in
 from small_dense_recipe import small_dense
 from small_segmentation_recipe import small_segmentation
 
-from epibench.data.loading import Stream, batches
+import epibench
+from epibench.data.batch import stack
 from epibench.errors import InputError
-from epibench.networks.batch_ensemble import member_weights
-from epibench.recipes import DenseRecipe, apply_settings
-from epibench.runs.given_inputs import run_models
-from epibench.runs.image_training import augment_of, open_training_data
-from epibench.runs.machine import Machine
-from epibench.runs.train_job import TrainJob
-from epibench.runs.trained_views import view_of
-from epibench.runs.trainers import train_job
-from epibench.training.statistics import batch_norm_statistics
+from epibench.recipes import Recipe
+from made_up_images import made_up_images
+from trained_runs import TrainedRun, assert_same_weights, train
 
 OPTIONS = {"num_networks": 2, "num_members": 2, "num_epochs": 1, "batch_size": 4}
 SETTINGS = [f"batch_ensemble.{name}={value}" for name, value in OPTIONS.items()]
 
 
 class TestRefreshedMembers:
+    def recipe(self, folder: Path, num_batches: int) -> Recipe:
+        settings = (f"batch_ensemble.refresh_batches={num_batches}", 'methods=["batch_ensemble"]')
+        return small_dense(folder / "cache", *SETTINGS, *settings)
+
     @pytest.fixture(scope="class")
-    def job(self, tmp_path_factory: pytest.TempPathFactory) -> TrainJob:
+    def run(self, tmp_path_factory: pytest.TempPathFactory) -> TrainedRun:
         folder = tmp_path_factory.mktemp("refreshed")
-        recipe = small_dense(folder / "cache", *SETTINGS, "batch_ensemble.refresh_batches=2")
-        job = TrainJob(
-            apply_settings(recipe, ['methods=["batch_ensemble"]']), "batch_ensemble", (1,), folder / "run", "cpu"
-        )
-        train_job(job, lambda message: None)
-        return job
+        return train(self.recipe(folder, 2), folder / "run", "batch_ensemble:1")
 
-    def test_each_has_the_statistics_of_its_own_weights(self, job: TrainJob) -> None:
-        assert isinstance(job.recipe, DenseRecipe)
-        method, trained = job.recipe.method("batch_ensemble"), view_of(job)(1)
-        order, change = (trained.key("statistics", purpose) for purpose in ("order", "change"))
-        stream = Stream(open_training_data(job.recipe), augment_of(job.recipe), order, change)
-        seen = list(batches(stream, range(8), 4))
-        means = []
-        for member in method.members([1]).members:
-            folded = member_weights(job.files.load_weights(0), 2, member.number)
-            network = job.recipe.builder(None)()
-            network.load_state_dict(folded)
-            expected = batch_norm_statistics(network, (batch.inputs for batch in seen))
-            weights = method.weights(member, trained)
-            assert weights.keys() == folded.keys()
-            for name, values in weights.items():
-                assert torch.equal(values, expected.get(name, folded[name])), name
-            means.append(weights["encoder.0.0.norm1.running_mean"])
-        assert not torch.equal(*means)
+    def test_each_has_the_statistics_of_its_own_weights(self, run: TrainedRun) -> None:
+        trained, plain = run.network("batch_ensemble", 1), self.recipe(run.folder.parent, 0).method("batch_ensemble")
+        members = plain.members([1]).members
+        found = [run.member("batch_ensemble", member) for member in members]
+        before = [dict(plain.weights(member, trained)) for member in members]
+        assert_same_weights(found, [run.refreshed("batch_ensemble", 1, weights, 2) for weights in before])
+        assert not torch.equal(*(weights["encoder.0.0.norm1.running_mean"] for weights in found))
 
-    def test_without_they_are_those_of_all_members_together(self, job: TrainJob) -> None:
-        recipe = apply_settings(job.recipe, ["batch_ensemble.refresh_batches=0"])
-        other = replace(job, recipe=recipe)
-        assert other.files.finished() is not None  # nothing is trained again
-        method, trained = recipe.method("batch_ensemble"), view_of(other)(1)
-        name = "encoder.0.0.norm1.running_mean"
-        kept = job.files.load_weights(0)[name]
-        assert all(torch.equal(method.weights(each, trained)[name], kept) for each in method.members([1]).members)
+    def test_without_they_are_those_of_all_members_together(self, run: TrainedRun) -> None:
+        written = run.written("batch_ensemble")
+        other = train(self.recipe(run.folder.parent, 0), run.folder, "batch_ensemble:1")
+        assert run.written("batch_ensemble") == written  # nothing is trained again
+        name, (kept,) = "encoder.0.0.norm1.running_mean", run.kept("batch_ensemble", 1)
+        members = other.recipe.method("batch_ensemble").members([1]).members
+        assert all(torch.equal(other.member("batch_ensemble", each)[name], kept[name]) for each in members)
 
 
 def test_a_batch_that_members_cannot_share_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
@@ -99,12 +80,21 @@ class TestWholeRun:
         assert [results["methods"][name]["num_members"] for name in sizes] == [3, 6, 4]
 
     def test_members_of_one_network_are_models_of_their_own(self, results: dict[str, Any], folder: Path) -> None:
-        machine = Machine.of(torch.device("cpu"), 1)
-        models = run_models(folder / "run", {"method": "batch_ensemble"}, machine)
-        assert len(models) == len({model.fingerprint for model in models}) == 4
-        assert type(models[0].open()).__name__ == "DepthCompletion"
-        with pytest.raises(InputError, match="tta has views of images"):
-            run_models(folder / "run", {"method": "tta"}, machine)
+        run, data = TrainedRun(small_dense(folder / "cache", *SETTINGS), folder / "run"), made_up_images(3)
+        found = epibench.evaluate(f"run:{run.folder},method=batch_ensemble", {"made-up": data}, device="cpu")
+        (score,) = found.scores
+        assert score.pool.num_members == 4
+        expected = []
+        for member in run.recipe.method("batch_ensemble").members((0, 1)).members:
+            network = run.recipe.builder(None)().eval()
+            network.load_state_dict(run.member("batch_ensemble", member))
+            with torch.inference_mode():
+                errors = [network(stack([each]).inputs)[:, 0] - each.target for each in data]
+            expected.append(float(torch.cat(errors).square().mean().sqrt()))
+        assert sorted(draw.metrics["rmse"] for draw in score.draws if draw.M == 1) == pytest.approx(sorted(expected))
+        assert len(set(expected)) == 4
+        with pytest.raises(InputError, match="tta has views of images; take epibench evaluate"):
+            epibench.evaluate(f"run:{run.folder},method=tta", {"made-up": data}, device="cpu")
 
 
 def test_classes_of_every_view_lie_on_the_image_and_members_share_the_pyramid(tmp_path: Path) -> None:
@@ -112,9 +102,7 @@ def test_classes_of_every_view_lie_on_the_image_and_members_share_the_pyramid(tm
     shared = [f"batch_ensemble.{name}={value}" for name, value in {**OPTIONS, "batch_size": 2}.items()]
     views = ['tta.views=["identity", "flip", "scale 0.75", "flip scale 1.5"]', "tta.num_networks=1"]
     settings = ['methods=["ensemble", "tta", "batch_ensemble"]', "members=[1, 2, 4]", "ensemble.num_members=4"]
-    results = run_in(
-        tmp_path / "run", apply_settings(small_segmentation(tmp_path / "cache"), [*shared, *views, *settings])
-    )
+    results = run_in(tmp_path / "run", small_segmentation(tmp_path / "cache", *shared, *views, *settings))
     assert results["failed"] == {}
     for sizes in results["summary"]["tta"].values():
         nll = [sizes[size]["nll"]["mean"] for size in ("1", "2", "4")]

@@ -12,6 +12,7 @@ from epibench.methods.chains import Chains
 from epibench.recipes import RECIPES, DenseRecipe, apply_settings
 from epibench.recipes.settings import fixed
 from epibench.runs.image_training import large_training
+from epibench.training.rules import poly
 
 
 def recipe(name: str) -> DenseRecipe:
@@ -283,3 +284,12 @@ def test_who_augments_and_what_is_kept_in_memory_decide_no_network() -> None:
     samples = StreetSource().open("depth", street.data.folders, "data.train")
     trainings = [large_training(each, "ensemble", samples, torch.device("cpu")) for each in (street, changed)]
     assert [training.whole_batches for training in trainings] == [False, True]
+
+
+def test_recipes_train_on_at_the_rates_of_the_last_fifth_of_a_training() -> None:
+    segmentation = recipe("street-segmentation")
+    pruned, ensemble = segmentation.pruned, segmentation.ensemble
+    assert (pruned.num_epochs, ensemble.num_epochs) == (2, 10)
+    whole, last = poly(ensemble.learning_rate), pruned.schedule
+    for step in range(1, 21):
+        assert last(step, 20).rate == pytest.approx(whole(80 + step, 100).rate, rel=1e-9, abs=1e-12)
