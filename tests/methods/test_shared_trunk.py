@@ -11,60 +11,52 @@ from typing import Any
 import pytest
 import torch
 from pydantic import ValidationError
-from silent_reporter import Silent
 from small_dense_recipe import small_dense
 from small_recipes import small
 from torch import Tensor, fx, nn
-from toy_fit import make_problem, training_of
+from torch.utils.flop_counter import FlopCounterMode
+from toy_fit import begun, keys_of, make_problem, training_of
+from toy_fit import train as train_stacked
 
 from epibench.data.augment import Augment
 from epibench.data.batch import Batch
 from epibench.errors import InputError
-from epibench.evaluation.cost import count_flops
-from epibench.likelihoods import LIKELIHOODS
-from epibench.members.compiled import Speed
+from epibench.likelihoods import categorical, gaussian
 from epibench.members.networks import NetworkPool
-from epibench.methods.contract import Member
+from epibench.methods import Member, TrainedNetwork
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.shared_trunk import SharedTrunk
 from epibench.networks.deeplabv3 import DeepLabV3
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.networks.dropout import SeededDropout
 from epibench.networks.pruning import prune_channels
-from epibench.networks.stages import first_modules
-from epibench.networks.trunk import TrunkWithHeads, head_weights
-from epibench.recipes import Recipe, apply_settings
-from epibench.runs.folder import RunFolder
-from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.machine import Machine, Run
-from epibench.runs.train import Trained, collect_trained, train_networks
-from epibench.runs.train_job import TrainJob
-from epibench.runs.trainers import train_job
-from epibench.training import network as network_training
-from epibench.training import stacked
-from epibench.training.network import FlatParameters, NetworkKeys, NetworkTraining, train_network
-from epibench.training.rules import SGD, Adam, constant, poly
-from epibench.training.stacked import Keys
-from epibench.training.state import Pacer, TrainingCallbacks
+from epibench.recipes import Recipe
+from epibench.training.network import NetworkKeys, NetworkTraining, train_network
+from epibench.training.rules import Adam, poly
+from epibench.training.state import TrainingCallbacks
+from small_pools import network_pool
+from trained_runs import TrainedRun, assert_same_weights, save_often, train, train_killed
 
 Weights = dict[str, Tensor]
 depth = partial(DepthCompletion, 8, (1, 1, 1, 1), init_std=None)
 segmentation = partial(DeepLabV3, 2, depth=18, width=8, head_width=8, rates=(1, 2), stem="single", head_dropout=0.0)
-TASKS: dict[str, tuple[Callable[..., nn.Module], str]] = {
-    "depth": (depth, "gaussian"),
-    "segmentation": (segmentation, "categorical"),
-}
+TASKS: dict[str, Callable[..., nn.Module]] = {"depth": depth, "segmentation": segmentation}
+LIKELIHOODS = {"depth": gaussian, "segmentation": categorical}
 SHARED = {"depth": (0, 1, "encoder.2", "joined.1", -1), "segmentation": (0, "backbone.stem", "backbone.stages.2", -1)}
 every_task = pytest.mark.parametrize("task", TASKS)
 every_cut = pytest.mark.parametrize(("task", "shared"), [(task, cut) for task, cuts in SHARED.items() for cut in cuts])
 
 
-def built(task: str, shared: int | str, heads: int = 3, **options: Any) -> TrunkWithHeads:
+def built(task: str, shared: int | str, heads: int = 3, **options: Any) -> Any:
+    """A trunk with heads."""
     torch.manual_seed(1)
-    method = SharedTrunk(num_heads=heads, shared=shared, **options)
-    network = method.build(TASKS[task][0])
-    assert isinstance(network, TrunkWithHeads)
-    return network
+    return SharedTrunk(num_heads=heads, shared=shared, **options).build(TASKS[task])
+
+
+def head_weights(weights: Weights, head: int) -> Weights:
+    """The weights of a plain network: the trunk and a head."""
+    trained = TrainedNetwork(0, lambda snapshot: weights, {}, key=hash, batches=tuple, raw=torch.zeros)
+    return dict(SharedTrunk().weights(Member(0, 0, head), trained))
 
 
 @dataclass(frozen=True)
@@ -88,11 +80,10 @@ class Scenes:
 
 def trained(task: str, **changes: Any) -> Weights:
     """The weights of a network after nine steps with Adam and weight decay."""
-    make, kind = TASKS[task]
     training = NetworkTraining(
-        build=make,
-        loss=LIKELIHOODS[kind].image_loss,
-        samples=Scenes(kind == "categorical"),
+        build=TASKS[task],
+        loss=LIKELIHOODS[task].image_loss,
+        samples=Scenes(task == "segmentation"),
         augment=Augment(crop=(16, 16)),
         rule=Adam(),
         schedule=poly(1e-3),
@@ -118,14 +109,9 @@ def images(size: tuple[int, int] = (32, 48)) -> Weights:
 
 
 def plain_network(task: str, weights: Weights) -> nn.Module:
-    plain = TASKS[task][0]()
+    plain = TASKS[task]()
     plain.load_state_dict(weights)
     return plain
-
-
-def assert_same(one: Weights, other: Weights) -> None:
-    assert one.keys() == other.keys()
-    assert [name for name in one if not torch.equal(one[name], other[name])] == []
 
 
 class TestStages:
@@ -173,13 +159,12 @@ class TestNetwork:
 
     @every_cut
     def test_has_its_trunk_once(self, task: str, shared: int | str) -> None:
-        joint, plain = built(task, shared), TASKS[task][0]()
+        joint, plain = built(task, shared), TASKS[task]()
         total = sum(each.numel() for each in plain.parameters())
         trunk = sum(each.numel() for name in joint.trunk for each in plain.get_submodule(name).parameters())
         assert (trunk > 0) == (shared != 0)
         expected = trunk + 3 * (total - trunk)
         assert sum(each.numel() for each in joint.parameters()) == expected
-        assert sum(each.numel() for each in FlatParameters(joint).parameters) == expected
         stored = {each.data_ptr() for each in joint.state_dict().values()}
         assert len(stored) == len(joint.state_dict())
 
@@ -223,7 +208,7 @@ def test_without_shared_stages_heads_are_networks_trained_alone(task: str) -> No
     for head in range(3):
         start = head_weights(joint.state_dict(), head)
         found = head_weights(together, head)
-        assert_same(found, trained(task, start=lambda network, start=start: start))
+        assert_same_weights([found], [trained(task, start=lambda network, start=start: start)])
         assert any(not torch.equal(found[name], start[name]) for name in start)
 
 
@@ -237,13 +222,8 @@ class TestPool:
             kept = {trunk: built(task, shared).state_dict() for trunk in range(2)}
             kept[1] = {name: 1.1 * each if each.is_floating_point() else each for name, each in kept[1].items()}
             given = {"shared_stages": method.shared_stages, **options}
-            return NetworkPool(
-                TASKS[task][1],
-                method.members(range(2)),
-                TASKS[task][0],
-                lambda member: head_weights(kept[member.network], member.number),
-                method.name,
-                **given,
+            return network_pool(
+                method, TASKS[task], lambda member: head_weights(kept[member.network], member.number), **given
             )
 
         return pool
@@ -258,7 +238,7 @@ class TestPool:
         """Bit for bit: with the weights of its members, an ensemble has the same outputs."""
         pool, plain = pool_of(task, shared, **options), pool_of(task, shared, shared_stages=lambda names: 0, **options)
         found, expected = (each.outputs(images(), slice(0, 6), range(2)).values for each in (pool, plain))
-        assert_same(dict(found), dict(expected))
+        assert_same_weights([dict(found)], [dict(expected)])
         values = next(iter(found.values()))
         assert len({tuple(member.flatten().tolist()) for member in values}) == 6
 
@@ -292,14 +272,21 @@ class TestPool:
 
     def test_counts_the_trunk_once_in_what_it_costs(self, pool_of: Any) -> None:
         pool, plain = pool_of("depth", "encoder.2"), pool_of("depth", "encoder.2", shared_stages=lambda names: 0)
-        flops = [[count_flops(each, images(), (32, 48), range(size)) for size in (1, 2, 3)] for each in (pool, plain)]
+
+        def count(pool: NetworkPool, size: int) -> int:
+            with FlopCounterMode(display=False) as counter:
+                pool.outputs(images(), slice(0, size), range(2))
+            return counter.get_total_flops()
+
+        flops = [[count(each, size) for size in (1, 2, 3)] for each in (pool, plain)]
         (one, two, three), (network, _, networks) = flops
         assert one == network
         assert networks == 3 * network
         assert three - two == two - one < one
         own, all_of_it = pool.weight_bytes(range(3)), plain.weight_bytes(range(3))
         first = pool.network(Member(0, 0, 0))
-        tensors = [t for name in first_modules(first, 4) for t in first.get_submodule(name).parameters()]
+        trunk = built("depth", "encoder.2").trunk
+        tensors = [t for name in trunk for t in first.get_submodule(name).parameters()]
         assert all_of_it - own == 2 * sum(each.nbytes for each in tensors)
 
     @pytest.mark.parametrize("shared", ["encoder.2", -1])
@@ -311,7 +298,7 @@ class TestPool:
             return graph.forward
 
         torch._dynamo.reset()
-        plain, pool = pool_of("depth", shared), pool_of("depth", shared, speed=Speed(backend))
+        plain, pool = pool_of("depth", shared), pool_of("depth", shared, backend=backend)
         expected, found = (each.outputs(images(), slice(0, 6), range(2)).values["mean"] for each in (plain, pool))
         torch._dynamo.reset()
         assert len(graphs) == 2
@@ -326,30 +313,21 @@ class TestStackedNetworks:
     def problem(self, request: pytest.FixtureRequest) -> Any:
         return make_problem(request.param)
 
-    def keys(self, rows: int = 2) -> Keys:
-        return Keys.of(0, "shared_trunk", range(rows), torch.device("cpu"))
-
     def test_without_shared_layers_are_those_of_an_ensemble(self, problem: Any) -> None:
         """Bit for bit, given the same initial weights and the same batches."""
         method = SharedTrunk(num_trunks=2, num_heads=3, shared=0, num_epochs=5, decay="poly")
-        training, keys = training_of(method, problem), self.keys()
-        found = stacked.trained(training, keys)[:, -1].view(6, -1)
-        ensemble = training_of(Ensemble(num_members=6, num_epochs=5, decay="poly"), problem)
-        begun = stacked.start(training, keys).parameters.view(6, -1)
-        same_batches = replace(keys, order=keys.order.repeat_interleave(3))
-        kept = dict[int, Tensor]()
-        callbacks = TrainingCallbacks(keep=lambda epoch, weights: kept.update({epoch: weights["parameters"]}))
-        stacked.train(ensemble, same_batches, stacked.start(ensemble, same_batches, begun.clone()), callbacks)
-        assert torch.equal(found, kept[5])
-        assert not torch.equal(found, begun)
+        found, start = train_stacked(method, problem)[:, -1].view(6, -1), begun(method, problem).view(6, -1)
+        ensemble = Ensemble(num_members=6, num_epochs=5, decay="poly")
+        expected = train_stacked(ensemble, problem, start=start, keys=keys_of(method, together=3))[:, -1]
+        assert torch.equal(found, expected)
+        assert not torch.equal(found, start)
 
     @pytest.mark.parametrize("optimiser", ["adam", "adamw", "momentum"])
     @pytest.mark.parametrize("shared", [1, "layers.1"])
     def test_share_their_first_layers_and_no_others(self, problem: Any, shared: int | str, optimiser: Any) -> None:
         method = SharedTrunk(num_trunks=2, num_heads=3, shared=shared, num_epochs=3, optimiser=optimiser)
-        training = training_of(method, problem)
-        parameters = stacked.trained(training, self.keys())[:, -1].contiguous()
-        layers = training.network.layers(parameters)
+        parameters = train_stacked(method, problem)[:, -1].contiguous()
+        layers = training_of(method, problem).network.layers(parameters)
         number = 1 if shared == 1 else 2
         for layer, same in zip(layers, [True] * number + [False] * (3 - number), strict=True):
             for each in layer:
@@ -359,18 +337,15 @@ class TestStackedNetworks:
 
     def test_move_their_trunk_by_the_mean_of_the_gradients_of_the_heads(self, problem: Any) -> None:
         """One step with all points: a head moves as it would alone, the trunk by the mean of what heads would."""
-        method = SharedTrunk(num_trunks=1, num_heads=3, shared=2, num_epochs=1, batch_size=40)
-        training = replace(training_of(method, problem), rule=SGD(), schedule=constant(0.1))
-        keys = self.keys(1)
-        begun = stacked.start(training, keys).parameters.view(3, -1)
-        found = stacked.trained(training, keys)[:, -1].view(3, -1)
-        alone = replace(training, network=problem.network, tied=stacked.Tied())
-        same = replace(keys, order=keys.order.expand(3))
-        kept = list[Tensor]()
-        callbacks = TrainingCallbacks(keep=lambda epoch, weights: kept.append(weights["parameters"]))
-        stacked.train(alone, same, stacked.start(alone, same, begun.clone()), callbacks)
+        one_step: dict[str, Any] = {"num_epochs": 1, "batch_size": 40, "optimiser": "sgd", "learning_rate": 0.1}
+        method, alone = (
+            SharedTrunk(num_trunks=1, num_heads=3, shared=2, **one_step),
+            Ensemble(num_members=3, **one_step),
+        )
+        found, start = train_stacked(method, problem)[:, -1].view(3, -1), begun(method, problem).view(3, -1)
+        apart = train_stacked(alone, problem, start=start, keys=keys_of(method, together=3))[:, -1]
         for number in range(3):
-            own, other = (problem.network.layers(each.contiguous())[number] for each in (found, kept[0]))
+            own, other = (problem.network.layers(each.contiguous())[number] for each in (found, apart))
             for mine, theirs in zip(own, other, strict=True):
                 theirs = theirs.reshape(3, -1)
                 expected = theirs.mean(0).expand(3, -1) if number < 2 else theirs
@@ -379,16 +354,12 @@ class TestStackedNetworks:
     @pytest.mark.parametrize("optimiser", ["adam", "adamw"])
     def test_keep_a_frozen_trunk_as_it_was_given(self, problem: Any, optimiser: Any) -> None:
         method = SharedTrunk(num_trunks=2, num_heads=3, shared=1, num_epochs=3, frozen=True, optimiser=optimiser)
-        training, plain = training_of(method, problem), problem.network
+        network, plain = training_of(method, problem).network, problem.network
         given = plain.initialise(torch.tensor([11, 12]))
-        begun = stacked.start(training, self.keys(), given)
-        fresh = stacked.start(training, self.keys()).parameters
-        kept = list[Tensor]()
-        callbacks = TrainingCallbacks(keep=lambda epoch, weights: kept.append(weights["parameters"].clone()))
-        heads = [each.clone() for each in training.network.layers(begun.parameters)[2]]
-        assert all(torch.equal(*pair) for pair in zip(heads, training.network.layers(fresh)[2], strict=True))
-        stacked.train(training, self.keys(), begun, callbacks)
-        first, _, last = training.network.layers(kept[0])
+        start, fresh = begun(method, problem, given), begun(method, problem)
+        heads = network.layers(start)[2]
+        assert all(torch.equal(*pair) for pair in zip(heads, network.layers(fresh)[2], strict=True))
+        first, _, last = network.layers(train_stacked(method, problem, start=given)[:, -1].contiguous())
         for own, other in zip(first, plain.layers(given)[0], strict=True):
             for head in range(3):
                 assert torch.equal(own.reshape(2, 3, -1)[:, head], other.reshape(2, -1))
@@ -397,14 +368,9 @@ class TestStackedNetworks:
 
 def make_recipe(kind: str, folder: Path, *settings: str) -> Recipe:
     given = ['methods=["shared_trunk"]', "members=[1,2]", *settings]
-    return apply_settings(small("toy-regression") if kind == "toy" else small_dense(folder / "cache"), given)
-
-
-def carry_out(recipe: Recipe, folder: Path) -> tuple[Run, Trained]:
-    run = Run(recipe, RunFolder(folder / "run"), Machine(torch.device("cpu"), jobs=1, workers=0), Silent())
-    train_networks(run, {"shared_trunk": None}, failed := {})
-    assert failed == {}
-    return run, collect_trained(run, "shared_trunk")
+    if kind == "toy":
+        return small("toy-regression", "pictures.members=[1,2]", *given)
+    return small_dense(folder / "cache", *given)
 
 
 class TestFrozen:
@@ -413,23 +379,22 @@ class TestFrozen:
     FROZEN = ("shared_trunk.frozen=true", "ensemble.num_members=2")
 
     @pytest.fixture(scope="class")
-    def trained(self, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Trained]:
+    def run(self, tmp_path_factory: pytest.TempPathFactory) -> TrainedRun:
         folder = tmp_path_factory.mktemp("frozen")
-        return carry_out(make_recipe("images", folder, *self.FROZEN), folder)
+        return train(make_recipe("images", folder, *self.FROZEN), folder / "run")
 
-    def test_keep_the_trunk_of_the_source_with_its_statistics(self, trained: tuple[Run, Trained]) -> None:
-        run, heads = trained
-        source = collect_trained(run, "ensemble")
+    def test_keep_the_trunk_of_the_source_with_its_statistics(self, run: TrainedRun) -> None:
         start = SharedTrunk(num_heads=3, shared="encoder.4").build(depth)
         modules = tuple(f"{module}." for module in start.trunk)
+        heads = run.collected("shared_trunk")
         for network in heads.networks:
-            weights = [heads.weights(Member(network, 0, head)) for head in range(3)]
-            theirs = source.jobs[network].files.load_weights(0)
+            weights = [run.member("shared_trunk", Member(network, 0, head)) for head in range(3)]
+            (theirs,) = run.kept("ensemble", network)
             for name, tensor in theirs.items():
                 same = [torch.equal(each[name], tensor) for each in weights]
                 assert same == [name.startswith(modules)] * 3 or name.endswith("num_batches_tracked")
             assert not torch.equal(weights[0]["mean.weight"], weights[1]["mean.weight"])
-        assert heads.seconds > source.seconds / 2
+        assert heads.seconds > run.collected("ensemble").seconds / 2
 
     def test_networks_that_have_lost_channels_are_refused(self) -> None:
         joint = built("depth", "encoder.2", frozen=True)
@@ -437,7 +402,7 @@ class TestFrozen:
         with pytest.raises(InputError, match=r"have other sizes \(encoder\..*set `of` to"):
             joint.with_trunk(weights)
 
-    def test_train_only_the_heads(self, trained: tuple[Run, Trained]) -> None:
+    def test_train_only_the_heads(self) -> None:
         joint = SharedTrunk(num_heads=3, shared="encoder.4", frozen=True).build(depth).train()
         own = {name for name, each in joint.named_parameters() if each.requires_grad}
         modules = tuple(f"heads.0.{module}." for module in joint.trunk)
@@ -449,38 +414,21 @@ class TestFrozen:
         assert not [name for name in changed if name.startswith(modules)]
 
     def test_end_after_a_kill_as_if_they_had_not_stopped(
-        self, trained: tuple[Run, Trained], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, run: TrainedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(network_training, "LOG_EVERY", 2)
-        monkeypatch.setattr(Pacer, "due", lambda pacer: True)
-        run, heads = trained
-        (tmp_path / "ensemble").symlink_to(run.folder.members / "ensemble")
-        job = replace(heads.jobs[1], members=tmp_path)
-
-        def kill(message: Any) -> None:
-            if message[0] >= 4:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            train_job(job, kill)
-        assert 0 < job.files.step() < 6
-        train_job(job, lambda message: None)
-        assert_same(job.files.load_weights(0), heads.jobs[1].files.load_weights(0))
+        save_often(monkeypatch)
+        run.copy_sources("shared_trunk", tmp_path)
+        killed = train_killed(run.recipe, tmp_path, "shared_trunk:1", stop_at=4)
+        assert_same_weights(killed.kept("shared_trunk", 1), run.kept("shared_trunk", 1))
 
     def test_work_on_toy_problems(self, tmp_path: Path) -> None:
-        run, heads = carry_out(make_recipe("toy", tmp_path, *self.FROZEN), tmp_path)
-        toy = small("toy-regression")
-        layers = training_of(SharedTrunk(num_heads=1), make_problem("regression")).network.layers
-        assert toy.hidden == (10, 10)
-        source = collect_trained(run, "ensemble").jobs[1].files.load_weights(0)["parameters"]
+        run = train(make_recipe("toy", tmp_path, *self.FROZEN), tmp_path / "run")
+        (source,), layers = run.kept("ensemble", 1), make_problem("regression").network.layers
         for head in range(4):
-            own = layers(heads.weights(Member(1, 0, head))["parameters"][None].contiguous())
-            theirs = layers(source[1:2].contiguous())
-            assert [torch.equal(mine.weight, other.weight) for mine, other in zip(own, theirs, strict=True)] == [
-                True,
-                True,
-                False,
-            ]
+            own = layers(run.member("shared_trunk", Member(1, 0, head))["parameters"][None].contiguous())
+            theirs = layers(source["parameters"][None].contiguous())
+            same = [torch.equal(mine.weight, other.weight) for mine, other in zip(own, theirs, strict=True)]
+            assert same == [True, True, False]
 
     def test_cannot_start_from_networks_that_are_not_plain(self, tmp_path: Path) -> None:
         joint = SharedTrunk(num_heads=2, shared=1, frozen=True)
@@ -489,37 +437,31 @@ class TestFrozen:
 
 
 class TestRuns:
-    def test_heads_are_saved_with_one_trunk(self, tmp_path: Path) -> None:
-        run, trained = carry_out(make_recipe("images", tmp_path), tmp_path)
-        names = list(trained.jobs[0].files.load_weights(0))
+    @pytest.fixture(scope="class")
+    def run(self, tmp_path_factory: pytest.TempPathFactory) -> TrainedRun:
+        folder = tmp_path_factory.mktemp("run")
+        return train(make_recipe("images", folder), folder / "run")
+
+    def test_heads_are_saved_with_one_trunk(self, run: TrainedRun) -> None:
+        (names,) = run.kept("shared_trunk", 0)
         assert "heads.0.encoder.4.0.weight" in names
         assert "heads.1.decoder.0.0.weight" in names
         assert "heads.1.encoder.4.0.weight" not in names
-        pool = ImageExperiment(run).drawn("shared_trunk", trained).pool
+        pool = run.pool("shared_trunk")
         assert pool.trunk == 6
         first, second = (pool.network(Member(1, 0, head)) for head in range(2))
         assert first.encoder[4] is second.encoder[4]
-
-    def test_files_are_read_once_for_all_heads(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        run, trained = carry_out(make_recipe("images", tmp_path), tmp_path)
-        files, reads = type(trained.jobs[0].files), list[Any]()
-        load = files.load_weights
-        monkeypatch.setattr(files, "load_weights", lambda self, snapshot: reads.append(self) or load(self, snapshot))
-        pool = ImageExperiment(run).drawn("shared_trunk", trained).pool
-        pool.load_all(pool.table.members)
-        assert len(reads) <= 2
 
     @pytest.mark.parametrize("kind", ["toy", "images"])
     def test_trunks_that_diverge_are_left_out(self, kind: str, tmp_path: Path) -> None:
         settings = ("shared_trunk.learning_rate=1e6", "shared_trunk.optimiser=sgd")
         recipe = make_recipe(kind, tmp_path, *settings)
         if kind == "toy":
-            job = TrainJob(recipe, "shared_trunk", (0, 1), tmp_path, "cpu")
             with pytest.raises(
                 InputError, match=r"shared_trunk: 2 of 2 networks diverged .* lower shared_trunk.learning"
             ):
-                train_job(job, lambda message: None)
+                train(recipe, tmp_path / "run")
         else:
-            _, trained = carry_out(recipe, tmp_path)
+            trained = train(recipe, tmp_path / "run", "shared_trunk").collected("shared_trunk")
             assert trained.networks == []
             assert "shared_trunk: network 0: the loss became NaN" in trained.diverged[0]

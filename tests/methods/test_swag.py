@@ -6,7 +6,7 @@ import gc
 import json
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,32 +17,21 @@ import pytest
 import torch
 from gaussian_samples import Array, assert_gaussian
 from safetensors.torch import load_file
-from silent_reporter import Silent
 from small_dense_recipe import small_dense
 from small_recipes import small
 from torch import Tensor
 
+import epibench
 from epibench import randomness
-from epibench.data.loading import Stream, batches
-from epibench.likelihoods import LIKELIHOODS
+from epibench.likelihoods import gaussian
 from epibench.members.draws import make_draws
 from epibench.methods import AFTER_TRAINING, Member, TrainedNetwork
 from epibench.methods.swag import SWA, SWAG, MultiSWAG
-from epibench.recipes import DenseRecipe, Recipe, apply_settings
+from epibench.recipes import Recipe
 from epibench.results import Results
-from epibench.runs.checkpoints import save_tensors
-from epibench.runs.folder import RunFolder
-from epibench.runs.image_training import augment_of, open_training_data
-from epibench.runs.machine import Machine, Run
-from epibench.runs.run import train_and_evaluate
-from epibench.runs.train import collect_trained
-from epibench.runs.train_job import TrainJob
-from epibench.runs.trained_views import view_of
-from epibench.runs.trainers import train_job
 from epibench.training.rules import Step
-from epibench.training.stacked import OBJECTIVES
 from epibench.training.state import Weights
-from epibench.training.statistics import batch_norm_statistics
+from trained_runs import TrainedRun, assert_same_weights, rewrite, train
 
 SNAPSHOTS, SAMPLES = 5, 4_000
 NAMES = ("head.weight", "head.bias", "scale")
@@ -310,17 +299,16 @@ def test_draws_of_multi_swag_mix_the_samples_of_all_networks() -> None:
 OPTIONS = {"num_networks": 2, "num_samples": 4, "num_snapshots": 3, "num_epochs": 4, "collect": 0.75}
 
 
-def with_swag(recipe: Recipe, **options: float) -> Recipe:
-    settings = [f"swag.{option}={value}" for option, value in {**OPTIONS, **options}.items()]
-    return apply_settings(recipe, ['methods=["swag"]', *settings])
+def settings_of(options: Mapping[str, float]) -> list[str]:
+    return ['methods=["swag"]', *(f"swag.{option}={value}" for option, value in {**OPTIONS, **options}.items())]
 
 
-def toy_recipe(folder: Path, **options: float) -> Recipe:
-    return with_swag(small("toy-regression"), **options)
+def toy_recipe(folder: Path, *settings: str, **options: float) -> Recipe:
+    return small("toy-regression", *settings_of(options), *settings)
 
 
-def dense_recipe(folder: Path, **options: float) -> Recipe:
-    return with_swag(small_dense(folder / "cache"), batch_size=2, **options)
+def dense_recipe(folder: Path, *settings: str, **options: float) -> Recipe:
+    return small_dense(folder / "cache", *settings_of({"batch_size": 2, **options}), *settings)
 
 
 RECIPES = {"toy": toy_recipe, "images": dense_recipe}
@@ -331,9 +319,8 @@ def make_recipe(request: pytest.FixtureRequest) -> Callable[..., Recipe]:
     return RECIPES[request.param]
 
 
-def carried_out(recipe: Recipe, folder: Path, reporter: Silent | None = None) -> Results:
-    machine = Machine(torch.device("cpu"), jobs=1, workers=0)
-    results = train_and_evaluate(Run(recipe, RunFolder(folder / "run"), machine, reporter or Silent()))
+def carried_out(recipe: Recipe, folder: Path) -> Results:
+    results = epibench.run(recipe, folder / "run", device="cpu", jobs=1)
     assert results.failed == {}
     return results
 
@@ -383,21 +370,22 @@ class WidenedSWAG(SWAG):
         return {name: self.widened * each if name.startswith("std.") else each for name, each in fitted.items()}
 
 
-def widened_recipe(recipe: Recipe, **options: object) -> Recipe:
+def widened(make_recipe: Callable[..., Recipe], folder: Path, **options: object) -> Recipe:
     """The same with a user's method, named as package.module:name, in place of ours."""
-    variant = {"method": "test_swag:WidenedSWAG", "options": {**recipe.swag.model_dump(), **options}}
-    return apply_settings(recipe, [f"variants={json.dumps({'widened': variant})}", 'methods=["widened"]'])
+    swag = {**make_recipe(folder).swag.model_dump(), **options}
+    variant = {"method": "test_swag:WidenedSWAG", "options": swag}
+    return make_recipe(folder, f"variants={json.dumps({'widened': variant})}", 'methods=["widened"]')
 
 
 def test_a_method_of_a_user_is_known_by_its_name_alone(tmp_path: Path) -> None:
-    recipe = apply_settings(small("toy-regression"), ['methods=["test_swag:WidenedSWAG"]'])
+    recipe = small("toy-regression", 'methods=["test_swag:WidenedSWAG"]')
     assert recipe.methods == ("WidenedSWAG",)
     assert recipe.method("WidenedSWAG") == WidenedSWAG()
 
 
 def test_what_is_fitted_with_another_option_is_fitted_anew(make_recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    def make(widened: float) -> Recipe:
-        return widened_recipe(make_recipe(tmp_path), widened=widened)
+    def make(factor: float) -> Recipe:
+        return widened(make_recipe, tmp_path, widened=factor)
 
     once, written = carried_out(make(1.0), tmp_path), times_of_weights(tmp_path, "widened")
     wide = carried_out(make(3.0), tmp_path)
@@ -407,40 +395,33 @@ def test_what_is_fitted_with_another_option_is_fitted_anew(make_recipe: Callable
 
 
 def test_nothing_is_fitted_to_a_network_that_has_diverged(tmp_path: Path) -> None:
-    recipe = widened_recipe(toy_recipe(tmp_path), diverged="drop")
-    carried_out(recipe, tmp_path)
-    job = TrainJob(recipe, "widened", (0, 1), tmp_path / "run" / "members", "cpu")
-    for snapshot, epoch in enumerate(job.files.keep):
-        weights = job.files.load_weights(snapshot)
-        weights["parameters"][1] = torch.nan
-        job.files.save_weights(epoch, weights, (), 0.0)
-    for network in job.networks:
-        job.files.posterior(network).unlink()
+    recipe = widened(toy_recipe, tmp_path, diverged="drop")
+    run = train(recipe, tmp_path / "run")
+    for path in run.files("widened"):
+        weights = load_file(path)["parameters"]
+        weights[1] = torch.nan
+        rewrite(path, {"parameters": weights})
+    fits = [path.with_name(f"000{number}.posterior.safetensors") for number in range(2)]
+    for fit in fits:
+        fit.unlink()
     results = carried_out(recipe, tmp_path)
     assert results.methods["widened"].num_networks == 1
-    assert load_file(job.files.posterior(1)) == {}
-    assert len(load_file(job.files.posterior(0))) == 3
+    assert [len(load_file(fit)) for fit in fits] == [3, 0]
 
 
 def test_seconds_of_training_are_those_of_fitting_too(tmp_path: Path) -> None:
-    recipe = toy_recipe(tmp_path)
-    carried_out(recipe, tmp_path)
-    run = Run(recipe, RunFolder(tmp_path / "run"), Machine(torch.device("cpu"), jobs=1, workers=0), Silent())
-    job = TrainJob(recipe, "swag", (0, 1), tmp_path / "run" / "members", "cpu")
-    notes = job.files.finished()
-    assert notes is not None
-    for network in job.networks:
-        file = job.files.posterior(network)
-        save_tensors(file, load_file(file), {"fingerprint": job.posterior_key, "seconds": 100.0})
-    assert collect_trained(run, "swag").seconds == notes.number("seconds") + 200
+    run = train(toy_recipe(tmp_path), tmp_path / "run")
+    trained = run.files("swag")[-1]
+    rewrite(trained, seconds=7.0)
+    for number in range(2):
+        rewrite(trained.with_name(f"000{number}.posterior.safetensors"), seconds=100.0)
+    assert run.collected("swag").seconds == 207
 
 
 def test_what_is_fitted_is_in_memory_for_one_network_at_a_time(
     make_recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = make_recipe(tmp_path)
-    carried_out(recipe, tmp_path)
-    run = Run(recipe, RunFolder(tmp_path / "run"), Machine(torch.device("cpu"), jobs=1, workers=0), Silent())
+    run = train(make_recipe(tmp_path), tmp_path / "run")
     networks, make = list[weakref.ref[TrainedNetwork]](), SWAG.weights
 
     def weights(self: SWAG, member: Member, trained: TrainedNetwork) -> Weights:
@@ -448,7 +429,7 @@ def test_what_is_fitted_is_in_memory_for_one_network_at_a_time(
         return make(self, member, trained)
 
     monkeypatch.setattr(SWAG, "weights", weights)
-    trained = collect_trained(run, "swag")
+    trained = run.collected("swag")
     for network, number in ((0, 0), (0, 1), (1, 0)):
         trained.weights(Member(network, 2, number))
     gc.collect()
@@ -474,48 +455,36 @@ class TestStatisticsOfSamples:
     """On images, where networks have batch norm."""
 
     @pytest.fixture(scope="class")
-    def job(self, tmp_path_factory: pytest.TempPathFactory) -> TrainJob:
+    def run(self, tmp_path_factory: pytest.TempPathFactory) -> TrainedRun:
         folder = tmp_path_factory.mktemp("samples")
-        recipe = dense_recipe(folder, refresh_batches=3)
-        job = TrainJob(recipe, "swag", (1,), folder / "run", "cpu")
-        train_job(job, lambda message: None)
-        return job
+        return train(dense_recipe(folder, refresh_batches=3), folder / "run", "swag:1")
 
-    def test_are_those_of_its_own_weights(self, job: TrainJob) -> None:
-        assert isinstance(job.recipe, DenseRecipe)
-        method, trained = job.recipe.swag, view_of(job)(1)
-        order, change = (trained.key("statistics", purpose) for purpose in ("order", "change"))
-        stream = Stream(open_training_data(job.recipe), augment_of(job.recipe), order, change)
-        seen = list(batches(stream, range(6), 2))
-        found = list[Tensor]()
-        for member in method.members([1]).members:
-            weights = method.weights(member, trained)
-            network = job.recipe.builder(None)()
-            network.load_state_dict(dict(weights))
-            expected = batch_norm_statistics(network, (batch.inputs for batch in seen))
-            assert len(expected) > 3
-            assert all(torch.equal(weights[name], each) for name, each in expected.items())
-            found.append(weights["encoder.0.0.norm1.running_mean"])
-        assert len(torch.unique(torch.stack(found), dim=0)) == 4
+    def test_are_those_of_its_own_weights(self, run: TrainedRun) -> None:
+        members = run.recipe.swag.members([1]).members
+        found = [run.member("swag", member) for member in members]
+        assert_same_weights(found, [run.refreshed("swag", 1, weights, 3) for weights in found])
+        means = [weights["encoder.0.0.norm1.running_mean"] for weights in found]
+        assert len(torch.unique(torch.stack(means), dim=0)) == 4
 
-    def test_are_not_computed_again_for_a_member(self, job: TrainJob) -> None:
+    def test_are_not_computed_again_for_a_member(self, run: TrainedRun) -> None:
         def statistics(weights: Weights, num_batches: int) -> Weights:
             raise AssertionError("they are there")
 
         def kept(snapshot: int) -> Weights:
             raise AssertionError("what is fitted suffices")
 
-        trained = view_of(job)(1)
+        trained = run.network("swag", 1)
         bare = replace(trained, statistics=statistics, kept=kept)
-        for member in job.recipe.swag.members([1]).members:
-            once, again = (job.recipe.swag.weights(member, each) for each in (trained, bare))
+        for member in run.recipe.swag.members([1]).members:
+            once, again = (run.recipe.swag.weights(member, each) for each in (trained, bare))
             assert all(torch.equal(once[name], again[name]) for name in once)
 
-    def test_are_made_anew_with_another_number_of_batches_without_training(self, job: TrainJob) -> None:
-        recipe = apply_settings(job.recipe, ["swag.refresh_batches=4"])
-        other = replace(job, recipe=recipe)
-        assert other.files.finished() is not None
-        assert other.unfitted == [1]
+    def test_are_made_anew_with_another_number_of_batches_without_training(self, run: TrainedRun) -> None:
+        before, written = run.member("swag", Member(1, 2)), run.written("swag")
+        other = train(dense_recipe(run.folder.parent, refresh_batches=4), run.folder, "swag:1")
+        after = other.member("swag", Member(1, 2))
+        assert not torch.equal(before["encoder.0.0.norm1.running_mean"], after["encoder.0.0.norm1.running_mean"])
+        assert run.written("swag") == written
 
 
 # What a method can ask of a trained network besides its weights
@@ -524,9 +493,7 @@ class TestStatisticsOfSamples:
 @pytest.fixture
 def trained(make_recipe: Callable[..., Recipe], tmp_path: Path) -> tuple[Recipe, TrainedNetwork]:
     recipe = make_recipe(tmp_path, num_networks=1)
-    job = TrainJob(recipe, "swag", (0,), tmp_path / "members", "cpu")
-    train_job(job, lambda message: None)
-    return recipe, view_of(job)(0)
+    return recipe, train(recipe, tmp_path / "run").network("swag", 0)
 
 
 def loss_of(recipe: Recipe, raw: Tensor, target: Tensor, valid: Tensor) -> Tensor:
@@ -534,7 +501,7 @@ def loss_of(recipe: Recipe, raw: Tensor, target: Tensor, valid: Tensor) -> Tenso
     if recipe.problem == "toy-regression":  # (head, output, point)
         mean, log_variance = raw[0, 0], raw[1, 0]
         return (0.5 * ((target - mean) ** 2 / log_variance.exp() + log_variance)).mean()
-    return LIKELIHOODS["gaussian"].image_loss(raw, target.masked_fill(~valid, 0))[valid].mean()
+    return gaussian.image_loss(raw, target.masked_fill(~valid, 0))[valid].mean()
 
 
 def test_gradients_of_the_loss_on_the_training_data_give_a_curvature(
@@ -565,11 +532,10 @@ def test_raw_outputs_are_those_that_members_predict_with(trained: tuple[Recipe, 
     recipe, network = trained
     inputs, target, _ = next(iter(network.batches()))
     raw = network.raw(network.kept(0), inputs)
-    if recipe.problem == "toy-regression":
-        outputs = OBJECTIVES["gaussian"].predict(raw[None])
-        assert outputs["mean"].shape == (1, len(target))
+    if recipe.problem == "toy-regression":  # mean and log variance
+        assert raw.shape == (2, 1, len(target))
     else:
-        module = recipe.builder(None)().eval()  # type: ignore[attr-defined]
+        module = recipe.builder(None)().eval()
         module.load_state_dict(dict(network.kept(0)))
         torch.testing.assert_close(raw, module(inputs))
         assert raw.shape == (len(target), 2, *target.shape[1:])

@@ -15,8 +15,9 @@ from epibench.data.sets.toy import sample
 from epibench.members.stacked import StackedPool
 from epibench.methods import Member, Method, TrainedNetwork
 from epibench.networks.mlp import StackedMLP
-from epibench.training.stacked import OBJECTIVES, Keys, StackedTraining, trained
-from epibench.training.state import Weights
+from epibench.training import stacked
+from epibench.training.stacked import OBJECTIVES, Keys, StackedTraining
+from epibench.training.state import TrainingCallbacks, Weights
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,29 @@ def training_of(method: Method, problem: Problem) -> StackedTraining:
     return method.stack(plain)
 
 
-def keys_of(method: Method, seed: int = 0) -> Keys:
-    return Keys.of(seed, method.name, range(method.num_trained), torch.device("cpu"))
+def keys_of(method: Method, seed: int = 0, together: int = 1) -> Keys:
+    """The random keys of a method; together: how many networks in a row see the batches of one."""
+    keys = Keys.of(seed, method.name, range(method.num_trained), torch.device("cpu"))
+    return replace(keys, order=keys.order.repeat_interleave(together))
 
 
-def train(method: Method, problem: Problem, seed: int = 0) -> Tensor:
-    """The kept parameters of all networks, (network, snapshot, parameter)."""
-    return trained(training_of(method, problem), keys_of(method, seed))
+def begun(method: Method, problem: Problem, given: Tensor | None = None) -> Tensor:
+    """The parameters that training starts from, (network, parameter); given: of networks to start from."""
+    return stacked.start(training_of(method, problem), keys_of(method), given).parameters
+
+
+def train(
+    method: Method, problem: Problem, seed: int = 0, *, start: Tensor | None = None, keys: Keys | None = None
+) -> Tensor:
+    """The kept parameters of all networks, (network, snapshot, parameter).
+
+    start: parameters to start from; keys: others than those of the method.
+    """
+    training, keys, kept = training_of(method, problem), keys or keys_of(method, seed), list[Tensor]()
+    state = None if start is None else stacked.start(training, keys, start.clone())
+    callbacks = TrainingCallbacks(keep=lambda epoch, weights: kept.append(weights["parameters"].clone()))
+    stacked.train(training, keys, state, callbacks)
+    return torch.stack(kept, 1)
 
 
 def view_of(method: Method, problem: Problem, kept: Tensor, number: int, seed: int = 0) -> TrainedNetwork:

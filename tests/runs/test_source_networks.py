@@ -70,3 +70,12 @@ def test_methods_are_shown_from_the_first_beginning_to_the_last_end(tmp_path: Pa
     first = ["train ensemble begins", "train ensemble: 0", "train ensemble: 1 a", "train map begins", "train map: 0"]
     rest = [f"train ensemble: {end - 1}", "train ensemble: 0", f"train ensemble: {end}", "train ensemble ends"]
     assert seen == [*first, *rest, "train ensemble: 0", "train map ends"]  # an end that comes twice changes nothing
+
+
+def test_files_are_read_once_for_all_heads_of_a_trunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = train(small_dense(tmp_path / "cache", 'methods=["shared_trunk"]'), tmp_path / "run")
+    reads, load = list[Any](), Checkpoints.load_weights
+    monkeypatch.setattr(Checkpoints, "load_weights", lambda own, snapshot: reads.append(own) or load(own, snapshot))
+    pool = run.pool("shared_trunk")
+    pool.load_all(pool.table.members)
+    assert len(reads) <= 2
