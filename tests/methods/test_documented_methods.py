@@ -9,15 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
-from silent_reporter import Silent
 from small_dense_recipe import small_dense
 from small_recipes import small
 
-from epibench.recipes import Recipe, apply_settings
-from epibench.runs.folder import RunFolder
-from epibench.runs.machine import Machine, Run
-from epibench.runs.run import train_and_evaluate
+import epibench
+from epibench.recipes import Recipe
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "methods.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -33,12 +29,12 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("snapshots", None)
 
 
-def on_toy(folder: Path) -> Recipe:
-    return small("toy-regression")
+def on_toy(folder: Path, *settings: str) -> Recipe:
+    return small("toy-regression", *settings)
 
 
-def on_images(folder: Path) -> Recipe:
-    return small_dense(folder / "cache")
+def on_images(folder: Path, *settings: str) -> Recipe:
+    return small_dense(folder / "cache", *settings)
 
 
 SNAPSHOTS = {"num_runs": 2, "num_snapshots": 2, "num_epochs": 2, "batch_size": 2}
@@ -57,10 +53,7 @@ SNAPSHOTS = {"num_runs": 2, "num_snapshots": 2, "num_epochs": 2, "batch_size": 2
 def test_it_runs(make, name: str, options: dict[str, int], members: int, groups: int | None, tmp_path: Path) -> None:
     variants = {name: {"method": f"snapshots:{name}", "options": options}}
     settings = [f"methods={json.dumps([f'snapshots:{name}'])}", f"variants={json.dumps(variants)}", "members=[1, 2]"]
-    machine = Machine(torch.device("cpu"), jobs=1, workers=0)
-    results = train_and_evaluate(
-        Run(apply_settings(make(tmp_path), settings), RunFolder(tmp_path / "run"), machine, Silent())
-    )
+    results = epibench.run(make(tmp_path, *settings), tmp_path / "run", device="cpu", jobs=1)
     assert results.failed == {}
     for score in results.scores:
         assert (score.pool.num_networks, score.pool.num_members, score.pool.num_groups) == (2, members, groups)

@@ -11,27 +11,22 @@ import pytest
 import torch
 from pydantic import ValidationError
 from safetensors.torch import load_file
-from silent_reporter import Silent
 from small_dense_recipe import small_dense
 from small_recipes import small
+from small_segmentation_recipe import small_segmentation
 from torch import Tensor
-from toy_fit import make_problem, train, view_of
+from toy_fit import make_problem, view_of
+from toy_fit import train as train_stacked
 
+import epibench
 from epibench.errors import InputError
-from epibench.likelihoods import LIKELIHOODS
+from epibench.likelihoods import categorical, gaussian
 from epibench.methods import Member, TrainedNetwork
 from epibench.methods.laplace import Laplace
 from epibench.networks.mlp import StackedMLP
-from epibench.recipes import Recipe, apply_settings
-from epibench.recipes.dense import SegmentationNetwork
+from epibench.recipes import Recipe
 from epibench.results import Results
-from epibench.runs.folder import RunFolder
-from epibench.runs.image_experiment import ImageExperiment
-from epibench.runs.machine import Machine, Run
-from epibench.runs.run import train_and_evaluate
-from epibench.runs.train import collect_trained, train_networks
-from epibench.runs.train_job import TrainJob
-from epibench.runs.trained_views import view_of as view_in_run
+from trained_runs import TrainedRun, train
 
 PRECISION = 4.0
 
@@ -45,7 +40,7 @@ class TestLinearModel:
         method = Laplace(
             num_networks=1, num_epochs=4000, batch_size=40, learning_rate=0.02, decay="poly", precision=PRECISION
         )
-        view = view_of(method, problem, train(method, problem), 0)
+        view = view_of(method, problem, train_stacked(method, problem), 0)
         return view, problem.data.inputs.double(), problem.data.target.double()
 
     def test_has_its_exact_posterior(self) -> None:
@@ -103,7 +98,7 @@ OPTIONS = ["laplace.num_networks=2", "laplace.num_samples=3", "members=[1, 2, 3]
 
 
 def toy_recipe(folder: Path, *settings: str, problem: str = "toy-regression") -> Recipe:
-    return apply_settings(small(problem), [*OPTIONS, "pictures.members=[2,3]", *settings])
+    return small(problem, *OPTIONS, "pictures.members=[2,3]", *settings)
 
 
 def classes_recipe(folder: Path, *settings: str) -> Recipe:
@@ -115,10 +110,7 @@ def depth_recipe(folder: Path, *settings: str) -> Recipe:
 
 
 def segmentation_recipe(folder: Path, *settings: str) -> Recipe:
-    network = SegmentationNetwork(depth=18, width=8, head_width=8, rates=(1, 2), stem="single").model_dump(mode="json")
-    base = small_dense(folder / "cache").model_dump(mode="json", exclude={"problem", "network", "methods"})
-    recipe = type(small_dense(folder / "cache"))(**base, problem="segmentation", network=network, methods=("ensemble",))
-    return apply_settings(recipe, [*OPTIONS, "laplace.batch_size=2", *settings])
+    return small_segmentation(folder / "cache", *OPTIONS, "laplace.batch_size=2", *settings)
 
 
 RECIPES: dict[str, Callable[..., Recipe]] = {
@@ -140,14 +132,13 @@ class Done:
     def again(self, *settings: str) -> Results:
         return carried_out(RECIPES[self.kind](self.folder, *settings), self.folder)
 
+    @property
+    def run(self) -> TrainedRun:
+        return TrainedRun(RECIPES[self.kind](self.folder), self.folder / "run")
+
     def fitted(self, **options: Any) -> tuple[Laplace, TrainedNetwork]:
         """Network 1 with other options, fitted anew."""
-        recipe, networks = RECIPES[self.kind](self.folder), (0, 1)
-        job = TrainJob(
-            recipe, "laplace", networks if recipe.name.startswith("toy") else (1,), self.members.parent, "cpu"
-        )
-        assert job.files.finished() is not None
-        method, view = recipe.laplace.model_copy(update=options), view_in_run(job)(1)
+        method, view = self.run.recipe.laplace.model_copy(update=options), self.run.network("laplace", 1)
         return method, replace(view, posterior=method.posterior(view))
 
     @property
@@ -161,8 +152,7 @@ class Done:
 
 
 def carried_out(recipe: Recipe, folder: Path) -> Results:
-    machine = Machine(torch.device("cpu"), jobs=1, workers=0)
-    results = train_and_evaluate(Run(recipe, RunFolder(folder / "run"), machine, Silent()))
+    results = epibench.run(recipe, folder / "run", device="cpu", jobs=1)
     assert results.failed == {}
     return results
 
@@ -238,22 +228,17 @@ def test_samples_differ_from_the_network_in_its_last_layers_alone(done: Done) ->
 @pytest.mark.parametrize("done", ["depth", "segmentation"], indirect=True)
 def test_samples_share_all_but_the_last_stage(done: Done) -> None:
     """Which is computed once, and each predicts as a network of its own."""
-    recipe = RECIPES[done.kind](done.folder)
-    run = Run(recipe, RunFolder(done.folder / "run"), Machine(torch.device("cpu"), jobs=1, workers=0), Silent())
-    train_networks(run, {"laplace": None}, failed := {})
-    trained = collect_trained(run, "laplace")
-    pool = ImageExperiment(run).drawn("laplace", trained).pool
-    assert failed == {}
+    run = train(done.run.recipe, done.run.folder)  # another test has fitted otherwise
+    pool = run.pool("laplace")
     assert pool.trunk == len(pool.skeleton.stages()) - 1
     inputs = {"image": torch.full((1, 3, 32, 64), 90, dtype=torch.uint8), "sparse_depth": torch.rand(1, 1, 32, 64)}
     found = pool.outputs(inputs, slice(0, pool.num_members), range(1)).values
-    method, views = recipe.method("laplace"), {number: view_in_run(job)(number) for number, job in trained.jobs.items()}
     for row, member in enumerate(pool.table.members):
         module = pool.build().eval()
-        module.load_state_dict(dict(method.weights(member, views[member.network])))
+        module.load_state_dict(run.member("laplace", member))
         with torch.no_grad():
             raw = module(inputs)
-        alone = LIKELIHOODS[recipe.likelihood].image_outputs(raw)
+        alone = (gaussian if done.kind == "depth" else categorical).image_outputs(raw)
         for name, values in alone.items():
             torch.testing.assert_close(found[name][row].view_as(values), values, rtol=1e-4, atol=1e-4)
 
@@ -283,4 +268,4 @@ def test_how_much_a_class_counts_in_training_counts_in_the_curvature(done: Done)
 def test_it_hears_of_the_weights_of_classes(tmp_path: Path) -> None:
     weights = tuple(float(number) for number in range(1, 20))
     recipe = segmentation_recipe(tmp_path, f"training.class_weights={list(weights)}")
-    assert view_in_run(TrainJob(recipe, "laplace", (0,), tmp_path, "cpu"))(0).class_weights() == weights
+    assert TrainedRun(recipe, tmp_path).network("laplace", 0).class_weights() == weights

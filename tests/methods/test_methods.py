@@ -13,22 +13,16 @@ import torch
 from pydantic import ValidationError
 from small_recipes import small
 from torch import Tensor
-from toy_fit import fit, keys_of, make_problem, pool_of, train, training_of
+from toy_fit import fit, grid_of, make_problem, pool_of, train, training_of
 
-from epibench.data.sets.toy import sample
 from epibench.errors import InputError
-from epibench.likelihoods import LIKELIHOODS
+from epibench.likelihoods import categorical, gaussian
 from epibench.members.draws import make_draws
-from epibench.members.stacked import StackedPool
 from epibench.methods import AFTER_TRAINING, METHODS, Method
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.optimised import Optimised
 from epibench.networks.mlp import StackedMLP
-from epibench.runs.toy_training import stacked_training, toy_problem
-from epibench.runs.train_job import TrainJob
-from epibench.runs.trainers import train_job
-from epibench.training import stacked
-from epibench.training.state import TrainingCallbacks, TrainingState, Weights
+from trained_runs import train as train_run
 
 SMALL: dict[str, dict[str, object]] = {
     "map": {"num_restarts": 3},
@@ -71,18 +65,13 @@ PROBLEMS = ("regression", "classification")
 ON_POINTS = [name for name, method in METHODS.items() if method.only_images is None]
 CASES = [(name, problem) for name in ON_POINTS for problem in PROBLEMS]
 every_method = pytest.mark.parametrize("name", METHODS)
-every_method_on_points = pytest.mark.parametrize("name", ON_POINTS)
 
 
 def make_method(name: str, **options: object) -> Method:
     return METHODS[name](**{"num_epochs": 16, **SMALL[name], **options})
 
 
-def grid_of(problem: str, num_points: int = 30) -> Tensor:
-    return sample("toy-regression" if problem == "regression" else "toy-classification", "grid", num_points, 1).inputs
-
-
-def outputs_of(pool: StackedPool, inputs: Tensor, **options: float) -> dict[str, Tensor]:
+def outputs_of(pool: Any, inputs: Tensor, **options: float) -> dict[str, Tensor]:
     """What all members predict."""
     return pool.outputs(inputs, slice(0, pool.num_members), **options)
 
@@ -105,12 +94,12 @@ def test_a_method_is_listed_under_its_own_name(name: str) -> None:
 @pytest.mark.parametrize(("name", "problem"), CASES)
 class TestContract:
     @pytest.fixture(scope="class")
-    def pools(self) -> dict[tuple[str, str], StackedPool]:
+    def pools(self) -> dict[tuple[str, str], Any]:
         """Every method is fitted once."""
         return {case: fit(make_method(case[0]), make_problem(case[1])) for case in CASES}
 
     @pytest.fixture
-    def pool(self, pools: dict[tuple[str, str], StackedPool], name: str, problem: str) -> Iterator[StackedPool]:
+    def pool(self, pools: dict[tuple[str, str], Any], name: str, problem: str) -> Iterator[Any]:
         return pools[name, problem]
 
     def test_train_makes_one_row_per_network(self, name: str, problem: str) -> None:
@@ -120,7 +109,7 @@ class TestContract:
         assert parameters.shape == (method.num_trained, len(method.keep), number)
         assert torch.isfinite(parameters).all()
 
-    def test_the_pool_has_its_members_in_groups(self, name: str, problem: str, pool: StackedPool) -> None:
+    def test_the_pool_has_its_members_in_groups(self, name: str, problem: str, pool: Any) -> None:
         sizes = GROUPS[name]
         if isinstance(sizes, int):
             assert (pool.group, pool.num_members) == (None, sizes)
@@ -128,24 +117,24 @@ class TestContract:
             assert pool.group == tuple(group for group, size in enumerate(sizes) for _ in range(size))
             assert pool.num_members == sum(sizes)
 
-    def test_draws_can_be_made_as_the_pool_suggests(self, name: str, problem: str, pool: StackedPool) -> None:
+    def test_draws_can_be_made_as_the_pool_suggests(self, name: str, problem: str, pool: Any) -> None:
         draws = make_draws(pool.num_members, plan=pool.plan, group=pool.group)
         outputs = outputs_of(pool, grid_of(problem))
-        predictive = LIKELIHOODS[make_problem(problem).kind].combine(outputs, draws.weights)
+        predictive = {"regression": gaussian, "classification": categorical}[problem].combine(outputs, draws.weights)
         assert torch.isfinite(predictive.uncertainty()).all()
 
-    def test_the_largest_draw_is_what_the_method_says(self, name: str, problem: str, pool: StackedPool) -> None:
+    def test_the_largest_draw_is_what_the_method_says(self, name: str, problem: str, pool: Any) -> None:
         largest = make_method(name).largest_draw
         make_draws(pool.num_members, [largest], plan=pool.plan, group=pool.group)
         with pytest.raises(InputError, match=f"M = {largest + 1} is impossible"):
             make_draws(pool.num_members, [largest + 1], plan=pool.plan, group=pool.group)
 
-    def test_no_draw_mixes_groups(self, name: str, problem: str, pool: StackedPool) -> None:
+    def test_no_draw_mixes_groups(self, name: str, problem: str, pool: Any) -> None:
         draws = make_draws(pool.num_members, plan=pool.plan, group=pool.group)
         groups = pool.group or (0,) * pool.num_members
         assert all(len({groups[member] for member in members}) == 1 for members in draws.sets)
 
-    def test_outputs_have_the_shapes_of_their_kind(self, name: str, problem: str, pool: StackedPool) -> None:
+    def test_outputs_have_the_shapes_of_their_kind(self, name: str, problem: str, pool: Any) -> None:
         shapes = {key: tuple(values.shape) for key, values in outputs_of(pool, grid_of(problem)).items()}
         members = pool.num_members
         if problem == "regression":
@@ -153,7 +142,7 @@ class TestContract:
         else:
             assert shapes == {"probs": (members, 30, 2)}
 
-    def test_outputs_are_finite_and_proper(self, name: str, problem: str, pool: StackedPool) -> None:
+    def test_outputs_are_finite_and_proper(self, name: str, problem: str, pool: Any) -> None:
         outputs = outputs_of(pool, grid_of(problem))
         assert all(torch.isfinite(values).all() for values in outputs.values())
         if problem == "regression":
@@ -162,12 +151,12 @@ class TestContract:
             assert (outputs["probs"] >= 0).all()
             torch.testing.assert_close(outputs["probs"].sum(-1), torch.ones(pool.num_members, 30).double())
 
-    def test_members_of_a_pool_differ(self, name: str, problem: str, pool: StackedPool) -> None:
+    def test_members_of_a_pool_differ(self, name: str, problem: str, pool: Any) -> None:
         outputs = next(iter(outputs_of(pool, grid_of(problem)).values())).flatten(1)
         assert len(torch.unique(outputs, dim=0)) == pool.num_members
 
     @pytest.mark.parametrize("size", [1, 7, 16])
-    def test_outputs_do_not_depend_on_batches(self, name: str, problem: str, pool: StackedPool, size: int) -> None:
+    def test_outputs_do_not_depend_on_batches(self, name: str, problem: str, pool: Any, size: int) -> None:
         inputs = grid_of(problem)
         whole = outputs_of(pool, inputs)
         parts = [outputs_of(pool, inputs[first : first + size], first=first) for first in range(0, 30, size)]
@@ -177,23 +166,23 @@ class TestContract:
 
     @pytest.mark.parametrize("size", [1, 2, 3])
     def test_outputs_do_not_depend_on_which_members_are_asked(
-        self, name: str, problem: str, pool: StackedPool, size: int
+        self, name: str, problem: str, pool: Any, size: int
     ) -> None:
         inputs, number = grid_of(problem), pool.num_members
         parts = [pool.outputs(inputs, slice(start, min(start + size, number))) for start in range(0, number, size)]
         joined = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
         assert same_outputs(joined, outputs_of(pool, inputs))
 
-    def test_outputs_are_the_same_when_asked_again(self, name: str, problem: str, pool: StackedPool) -> None:
+    def test_outputs_are_the_same_when_asked_again(self, name: str, problem: str, pool: Any) -> None:
         inputs = grid_of(problem)
         assert same_outputs(outputs_of(pool, inputs), outputs_of(pool, inputs))
 
-    def test_the_pool_of_saved_parameters_is_the_fitted_one(self, name: str, problem: str, pool: StackedPool) -> None:
+    def test_the_pool_of_saved_parameters_is_the_fitted_one(self, name: str, problem: str, pool: Any) -> None:
         method, task = make_method(name), make_problem(problem)
         again = pool_of(method, task, train(method, task).clone())
         assert same_outputs(outputs_of(again, grid_of(problem)), outputs_of(pool, grid_of(problem)))
 
-    def test_another_seed_is_another_pool(self, name: str, problem: str, pool: StackedPool) -> None:
+    def test_another_seed_is_another_pool(self, name: str, problem: str, pool: Any) -> None:
         other = fit(make_method(name), make_problem(problem), 1)
         assert not same_outputs(outputs_of(other, grid_of(problem)), outputs_of(pool, grid_of(problem)))
 
@@ -203,7 +192,7 @@ class TestContract:
         assert torch.equal(train(make_method(name), make_problem(problem))[:2], fewer)
 
     def test_members_of_a_network_are_the_same_whatever_the_number_of_networks(
-        self, name: str, problem: str, pool: StackedPool
+        self, name: str, problem: str, pool: Any
     ) -> None:
         number = next(option for option in SMALL[name] if option.startswith("num_"))
         fewer = fit(make_method(name, **{number: 2}), make_problem(problem))
@@ -211,40 +200,6 @@ class TestContract:
         found = {key: values[: fewer.num_members] for key, values in outputs_of(pool, inputs).items()}
         assert pool.table.members[: fewer.num_members] == fewer.table.members
         assert same_outputs(outputs_of(fewer, inputs), found)
-
-
-@every_method_on_points
-class TestWatch:
-    def test_progress_ends_with_all_epochs(self, name: str) -> None:
-        done: list[int] = []
-        method, callbacks = make_method(name), TrainingCallbacks(progress=lambda step, note: done.append(step))
-        stacked.train(training_of(method, make_problem("regression")), keys_of(method), callbacks=callbacks)
-        assert done[-1] == 16
-        assert done == sorted(set(done))
-
-    def test_training_goes_on_from_a_saved_state(self, name: str) -> None:
-        """What was kept before the stop and what is kept after it are that of no stop."""
-        saved: list[TrainingState] = []
-        kept: dict[int, Tensor] = {}
-
-        def save(state: TrainingState) -> None:
-            rule = {key: values.clone() for key, values in state.rule.items()}
-            saved.append(replace(state, parameters=state.parameters.clone(), rule=rule))
-
-        def keep(epoch: int, weights: Weights) -> None:
-            kept[epoch] = weights["parameters"].clone()
-
-        method = make_method(name)
-        training, keys = training_of(method, make_problem("regression")), keys_of(method)
-        stacked.train(training, keys, callbacks=TrainingCallbacks(save=save, keep=keep))
-        whole = dict(kept)
-        stop = saved[0].step
-        assert stop < 16
-        for epoch in [epoch for epoch in kept if epoch > stop]:
-            del kept[epoch]
-        stacked.train(training, keys, saved[0], TrainingCallbacks(keep=keep))
-        assert tuple(kept) == tuple(whole) == method.keep
-        assert all(torch.equal(kept[epoch], whole[epoch]) for epoch in whole)
 
 
 @every_method
@@ -441,11 +396,10 @@ def test_bad_values_are_refused(name: str, options: dict[str, object]) -> None:
 @pytest.mark.parametrize("name", ["map", "ensemble", "sgld", "sghmc"])
 def test_divergence_is_an_error_that_says_what_to_do(name: str, tmp_path: Path) -> None:
     options = [f"{name}.optimiser=sgd"] if name in ("map", "ensemble") else []
-    recipe = small("toy-regression", f"{name}.learning_rate=1e6", *options)
+    recipe = small("toy-regression", f'methods=["{name}"]', f"{name}.learning_rate=1e6", *options)
     number = recipe.method(name).num_trained
-    job = TrainJob(recipe, name, tuple(range(number)), tmp_path, "cpu")
     with pytest.raises(InputError, match=rf"{name}: \d of {number} networks diverged .* lower {name}.learning_rate"):
-        train_job(job, lambda message: None)
+        train_run(recipe, tmp_path)
 
 
 class TestPaper:
@@ -469,21 +423,9 @@ class TestPaper:
     def test_friction(self) -> None:
         assert METHODS["sghmc"]().friction == 0.1
 
-    def test_the_prior_is_left_out_of_maximum_likelihood_alone(self) -> None:
-        recipe = small("toy-regression")
-        toy = toy_problem(recipe)
-        precisions = {name: stacked_training(recipe, toy, make_method(name)).prior_precision for name in METHODS}
-        assert precisions == {**dict.fromkeys(METHODS, 1.0), "ml": 0.0, "mc_dropout": 0.8}
-
-    @every_method
-    def test_the_prior_has_the_scale_of_the_problem(self, name: str) -> None:
-        recipe = small("toy-regression", "prior_scale=0.5")
-        training = stacked_training(recipe, toy_problem(recipe), make_method(name))
-        assert training.prior_precision == {"ml": 0.0, "mc_dropout": 0.8 * 4.0}.get(name, 4.0)
-
 
 class TestDropoutPool:
-    def pool(self, **options: object) -> StackedPool:
+    def pool(self, **options: object) -> Any:
         return fit(make_method("mc_dropout", **options), make_problem("regression"))
 
     def test_more_passes_change_no_earlier_one(self) -> None:

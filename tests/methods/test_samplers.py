@@ -18,7 +18,6 @@ from scipy import linalg
 from torch import Tensor
 from toy_fit import Problem, train
 
-from epibench.data.batch import Points
 from epibench.methods import METHODS, Method
 from epibench.methods.cyclical import cyclical
 from epibench.methods.sghmc import HamiltonianRule
@@ -221,8 +220,8 @@ class TestLinearModel:
 
     @property
     def problem(self) -> Problem:
-        data = Points(torch.from_numpy(self.inputs).float(), torch.from_numpy(self.target).float())
-        return Problem("direct", data, StackedMLP(2, 1, hidden=()), self.prior_scale)
+        inputs, target = torch.from_numpy(self.inputs).float(), torch.from_numpy(self.target).float()
+        return Problem.of("direct", inputs, target, StackedMLP(2, 1, hidden=()), self.prior_scale)
 
     def samples(self, method: Method) -> Tensor:
         """The last snapshot of every chain."""

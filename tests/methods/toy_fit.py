@@ -29,6 +29,11 @@ class Problem:
     network: StackedMLP
     prior_scale: float = 1.0
 
+    @classmethod
+    def of(cls, kind: str, inputs: Tensor, target: Tensor, network: StackedMLP, prior_scale: float) -> Problem:
+        """A problem with these points."""
+        return cls(kind, Points(inputs, target), network, prior_scale)
+
 
 def make_problem(name: str, num_points: int = 40) -> Problem:
     """Regression or classification with few points."""
@@ -36,6 +41,11 @@ def make_problem(name: str, num_points: int = 40) -> Problem:
     points = sample("toy-regression" if regression else "toy-classification", "train", num_points, 0)
     network = StackedMLP(1, 1, heads=2) if regression else StackedMLP(2, 2)
     return Problem("gaussian" if regression else "categorical", points, network)
+
+
+def grid_of(problem: str, num_points: int = 30) -> Tensor:
+    """Inputs all over the plane or line of a problem."""
+    return sample("toy-regression" if problem == "regression" else "toy-classification", "grid", num_points, 1).inputs
 
 
 def training_of(method: Method, problem: Problem) -> StackedTraining:
