@@ -9,8 +9,7 @@ import pytest
 
 import oracles
 from epibench.evaluation.scoring import Scorer
-from epibench.store.formats import open_store
-from epibench.store.writer import write_store
+from epibench.store import open_store, write_store
 
 
 def gaussian_store(path, seed=0, **attributes):

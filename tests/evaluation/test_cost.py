@@ -15,7 +15,7 @@ from epibench.evaluation.cost import cost_per_image, count_flops, training_cost
 from epibench.members.compiled import Speed
 from epibench.members.draws import Draws, make_draws
 from epibench.members.networks import NetworkPool
-from epibench.methods.contract import Member, MemberTable, Method
+from epibench.methods import Member, MemberTable, Method
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sgld import SGLD

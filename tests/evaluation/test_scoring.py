@@ -9,8 +9,7 @@ from epibench.errors import InputError
 from epibench.evaluation import scoring
 from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.members import pool
-from epibench.store.formats import open_store
-from epibench.store.writer import write_store
+from epibench.store import open_store, write_store
 
 NUM_MEMBERS = 5
 SHAPE = (6, 4, 7)

@@ -16,7 +16,7 @@ from epibench.errors import InputError
 from epibench.members import compiled
 from epibench.members.compiled import Speed
 from epibench.members.networks import NetworkPool
-from epibench.methods.contract import Member
+from epibench.methods import Member
 
 SIZES = [(32, 48), (48, 48), (32, 80), (64, 96), (80, 112), (96, 32)]
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 from epibench import randomness
 from epibench.members.draws import Draws, make_draws
 from epibench.members.networks import NetworkPool
-from epibench.methods.contract import Member, Method
+from epibench.methods import Member, Method
 from epibench.methods.ensemble import Ensemble
 from epibench.methods.mc_dropout import MCDropout
 from epibench.methods.sgld import SGLD

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from epibench.errors import InputError
 from epibench.members.stored import StoredPredictions, location, plan_blocks, validate
 from epibench.results import Tally
+from epibench.store import write_store
 from epibench.store.formats import Contents, describe, memory_source, open_store
-from epibench.store.writer import write_store
 
 SHAPE = (3, 4, 5)
 

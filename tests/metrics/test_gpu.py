@@ -6,8 +6,7 @@ import torch
 
 from epibench.evaluation.scoring import ScoreSettings, prepare
 from epibench.likelihoods import categorical, gaussian
-from epibench.store.formats import open_store
-from epibench.store.writer import write_store
+from epibench.store import open_store, write_store
 from metrics.cases import CASES, Case
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

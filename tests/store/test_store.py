@@ -11,8 +11,7 @@ import zarr
 from epibench.errors import InputError
 from epibench.members.stored import StoredPredictions
 from epibench.store import formats as store_module
-from epibench.store.formats import open_store
-from epibench.store.writer import write_store
+from epibench.store import open_store, write_store
 
 RNG = np.random.default_rng(0)
 TARGET = RNG.normal(size=(2, 3, 4))

@@ -15,7 +15,7 @@ import zarr
 
 from epibench.errors import InputError
 from epibench.members.stored import StoredPredictions, validate
-from epibench.store.formats import open_store
+from epibench.store import open_store
 from epibench.store.writer import StoreWriter, write_store
 
 RNG = np.random.default_rng(0)
