@@ -30,8 +30,6 @@ from epibench.runs.toy import ToyExperiment
 from epibench.runs.train import collect_trained
 from epibench.runs.train_job import jobs_of
 from epibench.runs.trained_views import view_of
-from epibench.training import network, stacked
-from epibench.training.state import Pacer
 from epibench.training.statistics import batch_norm_statistics
 
 WEIGHTS = re.compile(r"(\d+)(?:-(\d+))?(?:\.\d+)?\.safetensors")  # first and last network, epoch
@@ -163,10 +161,3 @@ def assert_same_weights(one: Iterable[Weights], other: Iterable[Weights]) -> Non
     for ours, theirs in zip(one, other, strict=True):
         assert ours.keys() == theirs.keys()
         assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
-
-
-def save_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Save the state of trainings after every step or segment."""
-    monkeypatch.setattr(network, "LOG_EVERY", 1)
-    monkeypatch.setattr(Pacer, "due", lambda pacer: True)
-    monkeypatch.setattr(stacked, "next_segment", lambda epochs, seconds: 1)

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from epibench.evaluation.cost import cost_per_image, count_flops, training_cost
-from epibench.members.compiled import Speed
-from epibench.members.draws import Draws, make_draws
+from epibench.members.draws import make_draws
 from epibench.members.networks import NetworkPool
 from epibench.methods import Member, MemberTable, Method
-from epibench.methods.ensemble import Ensemble
-from epibench.methods.mc_dropout import MCDropout
-from epibench.methods.sgld import SGLD
 from epibench.networks.depth_completion import DepthCompletion
-from epibench.networks.stages import DropoutPasses, Parts
 from epibench.training.state import Weights
+from small_pools import method_of, network_pool
 
 SIZE = (32, 64)
 RATE = 0.3
 build = partial(DepthCompletion, 8, (1, 1, 1, 1), init_std=None)
 METHODS: dict[str, Method] = {
-    "ensemble": Ensemble(num_members=4),
-    "dropout": MCDropout(num_networks=2, num_passes=4, rate=RATE),
-    "chains": SGLD(num_chains=2, num_epochs=16, num_snapshots=4),
+    "ensemble": method_of("ensemble", num_members=4),
+    "dropout": method_of("mc_dropout", num_networks=2, num_passes=4, rate=RATE),
+    "chains": method_of("sgld", num_chains=2, num_epochs=16, num_snapshots=4),
 }
 
 
@@ -38,16 +35,13 @@ def weights_of(member: Member) -> Weights:
     return build().state_dict()
 
 
-def pool_of(name: str) -> NetworkPool:
-    method = METHODS[name]
-    return NetworkPool(
-        "gaussian", method.members(range(method.num_trained)), build, weights_of, method.name, method.dropout
-    )
+def pool_of(name: str, backend: str | None = None) -> NetworkPool:
+    return network_pool(METHODS[name], build, weights_of, backend=backend)
 
 
-def first(*sizes: int) -> Draws:
+def first(*sizes: int) -> Any:
     """The first M members, for every M."""
-    return Draws(max(sizes), tuple(tuple(range(size)) for size in sizes))
+    return make_draws(max(sizes), sizes, plan="prefix")
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +66,15 @@ def operations(function: object, *given: object) -> int:
     return int(counter.get_total_flops())
 
 
+def first_stages(network: nn.Module, number: int) -> Callable[[Any], Any]:
+    def run(state: Any) -> Any:
+        for stage in list(network.stages().values())[:number]:
+            state = stage(state)
+        return state
+
+    return run
+
+
 def test_networks_of_an_ensemble_cost_as_many_times_one(image: dict[str, Tensor], threads: int) -> None:
     one = operations(build().eval(), image)
     pool = pool_of("ensemble")
@@ -81,9 +84,11 @@ def test_networks_of_an_ensemble_cost_as_many_times_one(image: dict[str, Tensor]
 
 def test_what_passes_share_is_counted_once(image: dict[str, Tensor], threads: int) -> None:
     network = build().eval()
-    passes = DropoutPasses.of(network, RATE)
-    assert passes is not None
-    shared = operations(passes.shared, image)
+    ends = [
+        max(n for n, name in enumerate(network.stages(), 1) if f"{name}.".startswith(f"{place}."))
+        for place in network.dropout_places
+    ]
+    shared = operations(first_stages(network, min(ends)), image)
     rest = operations(network, image) - shared
     assert shared > 0
     assert rest > 0
@@ -95,8 +100,7 @@ def test_a_trunk_that_members_share_is_counted_once(image: dict[str, Tensor], th
     heads = MemberTable(tuple(Member(0, 0, number) for number in range(4)), "prefix", (0,) * 4)
     pool = replace(pool_of("ensemble"), table=heads, shared_stages=lambda names: len(names) // 2)
     network = build().eval()
-    parts = Parts.of(network, len(network.stages()) // 2)
-    shared = operations(parts.shared, image)
+    shared = operations(first_stages(network, len(network.stages()) // 2), image)
     rest = operations(network, image) - shared
     assert shared > 0
     assert rest > 0
@@ -112,9 +116,9 @@ def test_members_of_several_trunks_are_counted_with_all_of_these(image: dict[str
     )
     pool = replace(pool_of("ensemble"), table=heads, shared_stages=lambda names: len(names) // 2)
     network = build().eval()
-    shared = operations(Parts.of(network, len(network.stages()) // 2).shared, image)
+    shared = operations(first_stages(network, len(network.stages()) // 2), image)
     rest = operations(network, image) - shared
-    drawn = Draws(6, ((5, 0), (0, 1, 2), (0, 4, 1, 3)))
+    drawn = replace(make_draws(6, [2, 3, 4], max_draws=1), sets=((5, 0), (0, 1, 2), (0, 4, 1, 3)))
     costs = cost_per_image(pool, image, SIZE, drawn)
     assert {m: each.flops for m, each in costs.items()} == {
         m: t * shared + m * rest for m, t in ((2, 2), (3, 1), (4, 2))
@@ -130,13 +134,13 @@ def test_windows_are_counted_each(image: dict[str, Tensor]) -> None:
 
 
 def test_operations_of_compiled_networks_are_those_of_plain_ones(image: dict[str, Tensor]) -> None:
-    pool = replace(pool_of("dropout"), speed=Speed("eager"))
+    pool = pool_of("dropout", "eager")
     pool.outputs(image, slice(0, 2), range(1))  # from here on it is compiled
     compiled = pool.compiled
     assert compiled is not None
     assert count_flops(pool, image, SIZE, (0, 1)) == count_flops(pool_of("dropout"), image, SIZE, (0, 1))
     assert pool.compiled is compiled
-    assert pool.speed == Speed("eager")
+    assert pool.speed.backend == "eager"
 
 
 def test_weights_that_passes_share_are_counted_once(image: dict[str, Tensor]) -> None:

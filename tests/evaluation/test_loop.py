@@ -17,13 +17,12 @@ import oracles
 from epibench.data.batch import Batch
 from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.suite import SuiteSettings
-from epibench.members import on_images
 from epibench.members.draws import make_draws
-from epibench.members.maps import Maps, WindowMaps, whole
 from epibench.members.on_images import NetworksOnImages
 from epibench.plans import Plan
-from epibench.runs.observers import Gallery
 from metrics import class_oracles
+from small_pools import maps_of
+from work_sizes import set_pixels_in_memory
 
 MEMBERS, IMAGES, HEIGHT, WIDTH, CLASSES = 12, 6, 5, 8, 3
 Values = dict[str, Tensor]
@@ -69,14 +68,14 @@ class CountingPool:
         for start in range(members.start, members.stop, self.resident):
             yield slice(start, min(start + self.resident, members.stop))
 
-    def outputs(self, inputs: Mapping[str, Tensor], members: slice, images: range, size: tuple[int, int]) -> WindowMaps:
+    def outputs(self, inputs: Mapping[str, Tensor], members: slice, images: range, size: tuple[int, int]) -> Any:
         assert size == (HEIGHT, WIDTH)
         assert len(images) == len(inputs["image"])
         numbers = range(members.start, members.stop)
         self.runs.update((member, image) for member in numbers for image in images)
         found = [predict(member, inputs, self.kind) for member in numbers]
         values = {name: torch.stack([each[name] for each in found])[:, :, None] for name in found[0]}
-        return WindowMaps((HEIGHT, WIDTH), whole((HEIGHT, WIDTH)), values)
+        return maps_of((HEIGHT, WIDTH), values)
 
 
 def predict(member: int, inputs: Mapping[str, Tensor], kind: str) -> Values:
@@ -120,7 +119,7 @@ def finished(run: Evaluation) -> tuple[Values, Curves]:
 @pytest.fixture
 def small_portions(monkeypatch) -> None:
     """A portion is full with the second batch of two images."""
-    monkeypatch.setattr(on_images, "PORTION_PIXELS", {"cpu": 3 * HEIGHT * WIDTH})
+    set_pixels_in_memory(monkeypatch, 3 * HEIGHT * WIDTH)
 
 
 # The naive way
@@ -262,7 +261,7 @@ def test_results_do_not_depend_on_batches(plan: str, batch_size: int) -> None:
 @pytest.mark.parametrize("plan", ["random", "prefix"])
 def test_results_do_not_depend_on_portions(plan: str, pixels: int, monkeypatch) -> None:
     expected = finished(make_evaluation(plan, batch_size=1))
-    monkeypatch.setattr(on_images, "PORTION_PIXELS", {"cpu": pixels})
+    set_pixels_in_memory(monkeypatch, pixels)
     assert_close(finished(make_evaluation(plan, batch_size=1)), expected)
 
 
@@ -339,7 +338,7 @@ class Witness:
     seen: dict[tuple[int, int], Values] = field(default_factory=dict)
     targets: dict[int, Tensor] = field(default_factory=dict)
 
-    def see(self, batch: Batch, images: range, members: slice, maps: Maps) -> None:
+    def see(self, batch: Batch, images: range, members: slice, maps: Any) -> None:
         for place, image in enumerate(images):
             self.targets[image] = batch.target[place]
             for row, member in enumerate(range(members.start, members.stop)):
@@ -382,17 +381,3 @@ def test_observers_have_states_of_their_own(small_portions) -> None:
     fresh = (Witness(), Witness())
     make_evaluation(observers=fresh).load_state(run.state(), run.done)
     assert [each.loaded for each in fresh] == [MEMBERS * IMAGES, 0]
-
-
-def test_pictures_are_the_same_after_an_interruption(small_portions) -> None:
-    def with_gallery() -> tuple[Evaluation, Gallery]:
-        gallery = Gallery((0, 1, 5), (1, 4, 9))
-        return make_evaluation("random", batch_size=1, resident=5, observers=(gallery,)), gallery
-
-    states = []
-    whole, expected = with_gallery()
-    whole.run(lambda images: states.append(({k: v.clone() for k, v in whole.state().items()}, replace(whole.done))))
-    rest, gallery = with_gallery()
-    rest.load_state(*states[0])
-    rest.run()
-    assert gallery.pictures() == expected.pictures()

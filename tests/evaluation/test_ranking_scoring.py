@@ -4,13 +4,11 @@ import re
 
 import numpy as np
 import pytest
-import torch
 
 import epibench
 import oracles
 from epibench.errors import InputError
 from epibench.evaluation.scoring import ScoreSettings, prepare
-from epibench.likelihoods import ranking
 from epibench.members.stored import validate
 from epibench.store import StoreWriter, open_store, write_store
 
@@ -135,14 +133,6 @@ def test_classes_are_voted_on_and_ranked(tmp_path):
         assert draw.metrics["accuracy"] == pytest.approx(correct.mean())
     assert epibench.score(tmp_path / "a.zarr").domains["no domain given"].class_names == CLASSES
     assert "brier" not in result.draws[0].metrics
-
-
-def test_votes_go_to_the_first_of_equals_and_spread_is_the_share_of_others():
-    outputs = {"predicted": torch.tensor([[2, 1], [0, 1], [1, 1]]), "uncertainty": torch.zeros(3, 2)}
-    weights = torch.tensor([[1 / 3] * 3, [0.5, 0.5, 0.0]], dtype=torch.float64)
-    predictive = ranking.combine(outputs, weights)
-    assert predictive.predicted.tolist() == [[0, 1], [0, 1]]
-    assert torch.allclose(predictive.spread, torch.tensor([[2 / 3, 0], [0.5, 0]], dtype=torch.float64))
 
 
 def test_a_loop_writes_the_same_as_whole_arrays(tmp_path):

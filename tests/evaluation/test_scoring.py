@@ -8,8 +8,8 @@ import oracles
 from epibench.errors import InputError
 from epibench.evaluation import scoring
 from epibench.evaluation.scoring import ScoreSettings, prepare
-from epibench.members import pool
 from epibench.store import open_store, write_store
+from work_sizes import set_pixels_at_once
 
 NUM_MEMBERS = 5
 SHAPE = (6, 4, 7)
@@ -157,7 +157,7 @@ def test_results_do_not_depend_on_the_number_of_threads(tmp_path, make):
 def test_results_do_not_depend_on_the_size_of_chunks(tmp_path, monkeypatch, make):
     make(tmp_path / "store.zarr")
     whole = score(tmp_path / "store.zarr")["draws"]
-    monkeypatch.setitem(pool.CHUNK, "cpu", 500)
+    set_pixels_at_once(monkeypatch, 500)
     for one, other in zip(whole, score(tmp_path / "store.zarr")["draws"], strict=True):
         assert one["members"] == other["members"]
         for name, value in one["metrics"].items():
@@ -166,7 +166,7 @@ def test_results_do_not_depend_on_the_size_of_chunks(tmp_path, monkeypatch, make
 
 def test_progress_counts_every_pixel_once(tmp_path, monkeypatch):
     gaussian_store(tmp_path / "store.zarr")
-    monkeypatch.setitem(pool.CHUNK, "cpu", 300)
+    set_pixels_at_once(monkeypatch, 300)
     heard = []
     prepare(open_store(tmp_path / "store.zarr"), ScoreSettings()).run(heard.append)
     assert sum(heard) == np.prod(SHAPE)

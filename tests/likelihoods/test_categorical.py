@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,11 @@ from torch import Tensor
 
 from epibench.likelihoods import categorical
 from epibench.likelihoods.categorical import combine, entropy, loss, slope
-from epibench.members.draws import Draws, make_draws
+from epibench.members.draws import make_draws
 
 in_any_time = settings(deadline=None, max_examples=25)  # the first example waits for torch's threads
 DTYPES = (torch.float16, torch.float32, torch.float64)
-PAIR = Draws(2, ((0, 1),)).weights
+PAIR = make_draws(2, [2]).weights
 
 
 def random_probs(seed: int, members: int, pixels: int, classes: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -34,7 +35,7 @@ def entropy_of(probs: list[float]) -> float:
     return -math.fsum(p * math.log(p) for p in probs if p > 0)
 
 
-def brute_force(probs: Tensor, draws: Draws) -> dict[str, Tensor]:
+def brute_force(probs: Tensor, draws: Any) -> dict[str, Tensor]:
     """What each draw's own members say together; `probs` (draw, pixel, class), the others (draw, pixel)."""
     values = probs.to(torch.float64).tolist()
     pixels, classes = range(probs.shape[1]), range(probs.shape[2])
@@ -202,7 +203,7 @@ def test_a_probability_just_below_zero_does_not_hide_the_entropy():
     assert float(predictive.entropy) == pytest.approx(0.6931, abs=1e-3)
 
 
-def judged_by_brute_force(probs: Tensor, target: list[int], draws: Draws) -> dict[str, Tensor]:
+def judged_by_brute_force(probs: Tensor, target: list[int], draws: Any) -> dict[str, Tensor]:
     """What `judge` gives, one draw and one pixel at a time."""
     averaged = brute_force(probs, draws)
     found: dict[str, list[list[float]]] = {"confidence": [], "predicted": [], "brier": [], "target_probability": []}

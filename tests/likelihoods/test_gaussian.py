@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +14,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from epibench.likelihoods.gaussian import GaussianPredictive, combine, loss, slope
-from epibench.members.draws import Draws, make_draws
+from epibench.members.draws import make_draws
 
 in_any_time = settings(deadline=None, max_examples=25)  # the first example waits for torch's threads
 DTYPES = (torch.float16, torch.float32, torch.float64)
-POOLED = Draws(2, ((0, 1),)).weights
+POOLED = make_draws(2, [2]).weights
 
 
 def random_outputs(
@@ -34,7 +35,7 @@ def outputs_of(means: list[float], std: float, dtype: torch.dtype = torch.float6
     return {"mean": mean, "variance": torch.full_like(mean, std**2)}
 
 
-def brute_force(outputs: dict[str, Tensor], draws: Draws) -> dict[str, Tensor]:
+def brute_force(outputs: dict[str, Tensor], draws: Any) -> dict[str, Tensor]:
     """Moments of each draw's own members, by exact sums of fractions; each (draw, pixel)."""
     mean, variance = (outputs[name].to(torch.float64).tolist() for name in ("mean", "variance"))
     pixels = range(len(mean[0]))
@@ -68,7 +69,7 @@ def test_moments_equal_brute_force_for_every_draw(seed: int, members: int, pixel
 @given(means=st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=6))
 def test_moments_equal_brute_force_for_any_means(means: list[float]) -> None:
     outputs = outputs_of(means, std=1.0)
-    draws = Draws(len(means), (tuple(range(len(means))),))
+    draws = make_draws(len(means), [len(means)])
     spread = max(means) - min(means)
     assert_same_moments(
         combine(outputs, draws.weights), brute_force(outputs, draws), rtol=1e-9, atol=1e-13 * spread**2 + 1e-9
@@ -107,7 +108,7 @@ def test_the_difference_of_squares_in_float32_would_fail_there() -> None:
 
 def test_a_tight_draw_inside_a_widely_spread_pool() -> None:
     means = [59.995, 60.005, *np.linspace(0.5, 120.0, 30).tolist()]
-    found = combine(outputs_of(means, 0.005), Draws(32, ((0, 1),)).weights)
+    found = combine(outputs_of(means, 0.005), torch.tensor([[0.5] * 2 + [0.0] * 30], dtype=torch.float64))
     assert found.epistemic.item() == pytest.approx(2.5e-5, rel=1e-6)
 
 

@@ -15,7 +15,6 @@ from scipy import stats
 
 from epibench.errors import InputError
 from epibench.members.draws import Draws, default_sizes, make_draws
-from epibench.plans import evenly_spaced
 
 PLANS = ("random", "disjoint", "prefix", "spread")
 in_any_time = settings(deadline=None, max_examples=30)
@@ -198,25 +197,30 @@ def test_spread_acts_within_each_group_of_unequal_size() -> None:
     assert make_draws(9, [3], plan="spread", group=list("aaabbbbbb")).sets == ((0, 1, 2), (3, 5, 8))
 
 
+def spread(length: int, size: int) -> tuple[int, ...]:
+    (chosen,) = make_draws(length, [size], plan="spread").sets
+    return chosen
+
+
 @in_any_time
 @given(pool_and_size())
 def test_spread_includes_the_last(length_size: tuple[int, int]) -> None:
     length, size = length_size
-    assert evenly_spaced(length, size)[-1] == length - 1
+    assert spread(length, size)[-1] == length - 1
 
 
 @in_any_time
 @given(pool_and_size())
 def test_spread_is_evenly_spaced_to_within_one(length_size: tuple[int, int]) -> None:
     length, size = length_size
-    gaps = np.diff(evenly_spaced(length, size))
+    gaps = np.diff(spread(length, size))
     assert size < 3 or gaps.max() - gaps.min() <= 1
 
 
 @in_any_time
 @given(st.integers(1, 200))
 def test_spread_over_all_is_all(length: int) -> None:
-    assert evenly_spaced(length, length) == list(range(length))
+    assert spread(length, length) == tuple(range(length))
 
 
 @pytest.mark.parametrize("plan", PLANS)

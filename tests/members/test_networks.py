@@ -12,18 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+import small_pools
 from epibench import randomness
 from epibench.members.draws import Draws, make_draws
 from epibench.members.networks import NetworkPool
 from epibench.methods import Member, Method
-from epibench.methods.ensemble import Ensemble
-from epibench.methods.mc_dropout import MCDropout
-from epibench.methods.sgld import SGLD
-from epibench.methods.tta import TTA
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.networks.dropout import SeededDropout, dropout_after
-from epibench.networks.resnet import fold_batch_norm
-from epibench.parallel import silenced_torch_threads
+from small_pools import method_of
 
 Values = dict[str, Tensor]
 SIZE = (16, 32)
@@ -43,19 +39,17 @@ class Stored:
 
 build = partial(DepthCompletion, 8, (1, 1, 1, 1), init_std=None)
 METHODS: dict[str, Method] = {
-    "ensemble": Ensemble(num_members=4),
-    "dropout": MCDropout(num_networks=2, num_passes=3, rate=0.3),
-    "repeats": MCDropout(num_networks=2, num_passes=2, repeats=2, rate=0.3),
-    "chains": SGLD(num_chains=2, num_epochs=4, num_snapshots=2),
-    "views": TTA(num_networks=2),
+    "ensemble": method_of("ensemble", num_members=4),
+    "dropout": method_of("mc_dropout", num_networks=2, num_passes=3, rate=0.3),
+    "repeats": method_of("mc_dropout", num_networks=2, num_passes=2, repeats=2, rate=0.3),
+    "chains": method_of("sgld", num_chains=2, num_epochs=4, num_snapshots=2),
+    "views": method_of("tta", num_networks=2),
 }
 
 
 def network_pool(name: str = "dropout", resident: int = 64) -> tuple[NetworkPool, Stored]:
-    method, stored = METHODS[name], Stored()
-    table = method.members(range(method.num_trained))
-    about = (table, build, stored.load, method.name, method.dropout)
-    return NetworkPool("gaussian", *about, seed=7, resident=resident, views=method.member_views), stored
+    stored = Stored()
+    return small_pools.network_pool(METHODS[name], build, stored.load, seed=7, resident=resident), stored
 
 
 @pytest.fixture(scope="module")
@@ -175,11 +169,11 @@ def test_the_mode_of_the_networks_is_that_of_prediction(images: Values) -> None:
 @pytest.mark.parametrize(
     "method",
     [
-        MCDropout(num_networks=3, num_passes=2),
-        MCDropout(num_networks=3, num_passes=1),
-        MCDropout(num_networks=3, num_passes=1, repeats=2),
-        SGLD(num_chains=3, num_epochs=4, num_snapshots=2),
-        SGLD(num_chains=3, num_epochs=4, num_snapshots=1),
+        method_of("mc_dropout", num_networks=3, num_passes=2),
+        method_of("mc_dropout", num_networks=3, num_passes=1),
+        method_of("mc_dropout", num_networks=3, num_passes=1, repeats=2),
+        method_of("sgld", num_chains=3, num_epochs=4, num_snapshots=2),
+        method_of("sgld", num_chains=3, num_epochs=4, num_snapshots=1),
     ],
     ids=["passes", "one pass", "repeats", "snapshots", "one snapshot"],
 )
@@ -235,7 +229,7 @@ def test_a_network_that_keeps_its_parameters_elsewhere_too_is_loaded(images: Val
             return functional.conv2d(inputs["image"].float(), self.kept[0])
 
     weights = Aliased().state_dict()
-    table = Ensemble(num_members=1).members((0,))
+    table = method_of("ensemble", num_members=1).members((0,))
     pool = NetworkPool("gaussian", table, Aliased, lambda member: weights, "ensemble")
     found = outputs(pool, images, slice(0, 1), range(4))["mean"][0]
     raw = functional.conv2d(images["image"].float(), weights["conv.weight"])
@@ -256,17 +250,16 @@ def test_passes_share_what_comes_before_their_dropout(images: Values) -> None:
 
 
 def test_passes_are_those_of_a_network_with_dropout_after_its_places(images: Values) -> None:
-    pool, stored = network_pool("dropout")
+    pool, _ = network_pool("dropout")
+    plain = replace(pool, rate=0.0)
     found = outputs(pool, images, everything(pool), range(4))["mean"]
     for number, member in enumerate(pool.table.members):
-        network = build()
-        network.load_state_dict(stored.load(member))
-        fold_batch_norm(network.eval().requires_grad_(False))
+        network = plain.load_network(member)
         keys = torch.tensor(
             [randomness.key(7, pool.method, member.network, "pass", member.number, i) for i in range(4)]
         )
         dropped = dropout_after(network, network.dropout_places, 0.3)
-        with silenced_torch_threads(), torch.inference_mode(), dropped, SeededDropout(keys, by_mode=True):
+        with torch.inference_mode(), dropped, SeededDropout(keys, by_mode=True):
             raw = network(images)
         assert torch.equal(found[number], raw[:, 0])
 

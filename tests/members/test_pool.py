@@ -1,15 +1,15 @@
 """Pools are evaluated group by group and stretch by stretch; the numbers are those of the whole pool at once."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
-from epibench.data.batch import Points
 from epibench.evaluation.loop import Evaluation
 from epibench.evaluation.suite import SuiteSettings
-from epibench.likelihoods import LIKELIHOODS
+from epibench.likelihoods import categorical, gaussian
 from epibench.members import stacked
 from epibench.members.draws import Draws, make_draws
 from epibench.members.pool import parts_of
@@ -61,7 +61,7 @@ def test_predictions_are_those_of_the_whole_pool(kind, plan, grouped, budget, mo
     pool = make_pool(kind, plan, grouped)
     draws = make_draws(12, (1, 2, 4), plan=plan, group=pool.group)
     found = predict(pool, draws, kind, torch.zeros(POINTS, 1))
-    whole = LIKELIHOODS[kind].combine(pool.outputs_of, draws.weights)
+    whole = {"gaussian": gaussian, "categorical": categorical}[kind].combine(pool.outputs_of, draws.weights)
     for name, values in found.items():
         torch.testing.assert_close(values, getattr(whole, name), rtol=1e-12, atol=1e-12)
 
@@ -106,7 +106,11 @@ def test_the_variance_is_limited_where_asked() -> None:
 def score(
     pool: GivenPool, draws: Draws, kind: str, target: Tensor
 ) -> tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]:
-    evaluation = Evaluation(StackedOnPoints(pool, Points(torch.zeros(POINTS, 1), target)), draws, suite_settings(kind))
+    evaluation = Evaluation(
+        StackedOnPoints(pool, SimpleNamespace(inputs=torch.zeros(POINTS, 1), target=target)),
+        draws,
+        suite_settings(kind),
+    )
     evaluation.run()
     return evaluation.results()
 

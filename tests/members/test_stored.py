@@ -13,21 +13,10 @@ from hypothesis import strategies as st
 from epibench.errors import InputError
 from epibench.members.stored import StoredPredictions, location, plan_blocks, validate
 from epibench.results import Tally
-from epibench.store import write_store
-from epibench.store.formats import Contents, describe, memory_source, open_store
+from epibench.store import open_store, write_store
+from memory_stores import memory_store
 
 SHAPE = (3, 4, 5)
-
-
-def memory_store(path, chunks=None, **arrays):
-    """A store whose arrays are in memory, with any chunks that it is to claim."""
-    arrays = {name: np.asarray(values) for name, values in arrays.items()}
-    kind = "gaussian" if "mean" in arrays else "categorical"
-    sources = {name: memory_source(values) for name, values in arrays.items()}
-    if chunks is not None:
-        for name in {"mean", "variance"} & set(sources):
-            object.__setattr__(sources[name], "chunks", (1, *chunks))
-    return describe(path, Contents(sources, {"version": 1, "kind": kind}, tuple(sources)))
 
 
 def gaussian(shape=SHAPE, members=2, **changes):

@@ -7,19 +7,24 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 from small_dense_recipe import small_dense
+from small_segmentation_recipe import small_segmentation
 from torch import Tensor, nn
 
-from epibench.data.augment import rescaled
+from epibench.data.augment import Augment
 from epibench.data.batch import Batch
 from epibench.errors import InputError
 from epibench.members.networks import NetworkPool
 from epibench.members.views import mapped_back, seen
-from epibench.methods.tta import TTA
-from epibench.recipes import RECIPES, apply_settings
-from epibench.views import IDENTITY, View, parse_views
+from small_pools import method_of, network_pool
 
 SIZE = (24, 40)
+
+
+def views_of(*names: str) -> tuple[Any, ...]:
+    """The views of a method, the image as it is first."""
+    return method_of("tta", views=names).member_views
 
 
 @pytest.mark.parametrize(
@@ -37,9 +42,9 @@ SIZE = (24, 40)
     ],
 )
 def test_views_are_named(names: list[str], views: list[str]) -> None:
-    parsed = parse_views(names)
+    parsed = views_of(*names)
     assert [str(view) for view in parsed] == views
-    assert parse_views(views) == parsed
+    assert views_of(*views) == parsed
 
 
 @pytest.mark.parametrize(
@@ -54,8 +59,8 @@ def test_views_are_named(names: list[str], views: list[str]) -> None:
     ],
 )
 def test_what_is_no_view_is_refused(names: list[str], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        parse_views(names)
+    with pytest.raises(ValidationError, match=words):
+        views_of(*names)
 
 
 class Pixels(nn.Module):
@@ -76,10 +81,9 @@ class Pixels(nn.Module):
 
 
 def make_pool(*views: str, network: nn.Module | None = None, kind: str = "gaussian", **options: Any) -> NetworkPool:
-    method, network = TTA(num_networks=1, views=views), network or Pixels()
-    table = method.members([0])
-    return NetworkPool(
-        kind, table, lambda: network, lambda member: {}, method.name, views=method.member_views, **options
+    network = network or Pixels()
+    return network_pool(
+        method_of("tta", num_networks=1, views=views), lambda: network, lambda member: {}, kind, **options
     )
 
 
@@ -148,23 +152,23 @@ def test_images_are_scaled_as_in_training(image: Tensor) -> None:
     target = torch.zeros(SIZE, dtype=torch.int64)
     sample = Batch({"image": image[0]}, target, target == 0)
     for scale in (0.6, 0.75):
-        expected = rescaled(sample, scale).inputs["image"]
-        assert torch.equal(seen(View(scale=scale), {"image": image})["image"][0], expected)
+        expected = Augment(flip=False, scale=(scale, scale))(sample, 0).inputs["image"]
+        assert torch.equal(seen(views_of(f"scale {scale}")[1], {"image": image})["image"][0], expected)
 
 
 def test_only_images_have_other_scales(image: Tensor) -> None:
     inputs = {"image": image, "sparse_depth": torch.rand(1, 1, *SIZE)}
-    assert seen(IDENTITY, inputs) is inputs
-    assert torch.equal(seen(View(flip=True), inputs)["sparse_depth"], inputs["sparse_depth"].flip(-1))
+    assert seen(views_of()[0], inputs) is inputs
+    assert torch.equal(seen(views_of("flip")[1], inputs)["sparse_depth"], inputs["sparse_depth"].flip(-1))
     with pytest.raises(InputError, match="for images alone, and there is 'sparse_depth'"):
-        seen(View(scale=0.5), inputs)
+        seen(views_of("scale 0.5")[1], inputs)
 
 
 def test_classes_are_mapped_back_as_logits(image: Tensor) -> None:
     pool = make_pool("flip", kind="categorical")
     assert list(pool.outputs({"image": image}, slice(0, 2), range(1)).values) == ["logits"]
     logits = torch.rand(1, 3, *SIZE)
-    assert torch.equal(mapped_back(View(flip=True), {"logits": logits})["logits"], logits.flip(-1))
+    assert torch.equal(mapped_back(views_of("flip")[1], {"logits": logits})["logits"], logits.flip(-1))
 
 
 def test_views_of_a_network_share_its_weights(image: Tensor) -> None:
@@ -181,16 +185,17 @@ class TestRecipes:
         recipe = small_dense(tmp_path, *settings)
         assert recipe.method("tta").views == ("identity", "flip")
         with pytest.raises(InputError, match=r"tta.views: 'scale 0.75' is for classes alone"):
-            apply_settings(recipe, ['tta.views=["flip", "scale 0.75"]'])
+            small_dense(tmp_path, *settings, 'tta.views=["flip", "scale 0.75"]')
 
-    def test_classes_have_and_larger_sets_than_there_are_views_are_left_out(self) -> None:
-        recipe = apply_settings(RECIPES["street-segmentation"], ['methods=["tta"]', 'tta.views=["scale", "flip"]'])
+    def test_classes_have_and_larger_sets_than_there_are_views_are_left_out(self, tmp_path: Any) -> None:
+        settings = ['methods=["tta"]', "members=[1]", "tta.num_networks=2", 'tta.views=["scale", "flip"]']
+        recipe = small_segmentation(tmp_path, *settings)
         method = recipe.method("tta")
         assert len(method.views) == method.largest_draw == 6
         assert method.draw_sizes((1, 2, 4, 8)) == (1, 2, 4)
         with pytest.raises(InputError, match=r"M = 8 is impossible: a draw of tta has at most 6 members\. Fix: "):
-            apply_settings(recipe, ["members=[8]"])
+            small_segmentation(tmp_path, *settings, "members=[8]")
 
-    def test_networks_in_a_form_of_their_own_are_no_start(self) -> None:
+    def test_networks_in_a_form_of_their_own_are_no_start(self, tmp_path: Any) -> None:
         with pytest.raises(InputError, match=r"tta.of: networks of batch_ensemble are trained in a form of their own"):
-            apply_settings(RECIPES["street-segmentation"], ['methods=["tta"]', "tta.of=batch_ensemble"])
+            small_segmentation(tmp_path, 'methods=["tta"]', "members=[1]", "tta.of=batch_ensemble")

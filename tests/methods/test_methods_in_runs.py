@@ -20,7 +20,8 @@ from epibench.errors import InputError
 from epibench.methods import METHODS
 from epibench.methods.optimised import Optimised
 from epibench.recipes import Recipe
-from trained_runs import TrainedRun, assert_same_weights, save_often, train, train_killed
+from trained_runs import TrainedRun, assert_same_weights, train, train_killed
+from work_sizes import save_often
 
 
 class Mixed(Optimised):

@@ -27,7 +27,8 @@ from epibench.networks.shaping import shape_like
 from epibench.recipes import Recipe
 from epibench.training.rules import Adam, Pace, Step
 from made_up_images import made_up_images
-from trained_runs import Reporter, TrainedRun, assert_same_weights, save_often, train, train_killed
+from trained_runs import Reporter, TrainedRun, assert_same_weights, train, train_killed
+from work_sizes import save_often
 
 ONLY = ('methods=["pruned"]', "members=[1,2]")
 STRUCTURES = ("channels", "weights")

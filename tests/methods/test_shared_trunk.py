@@ -35,7 +35,8 @@ from epibench.training.network import NetworkKeys, NetworkTraining, train_networ
 from epibench.training.rules import Adam, poly
 from epibench.training.state import TrainingCallbacks
 from small_pools import network_pool
-from trained_runs import TrainedRun, assert_same_weights, save_often, train, train_killed
+from trained_runs import TrainedRun, assert_same_weights, train, train_killed
+from work_sizes import save_often
 
 Weights = dict[str, Tensor]
 depth = partial(DepthCompletion, 8, (1, 1, 1, 1), init_std=None)
@@ -221,7 +222,8 @@ class TestPool:
             method = SharedTrunk(num_trunks=2, num_heads=3, shared=shared)
             kept = {trunk: built(task, shared).state_dict() for trunk in range(2)}
             kept[1] = {name: 1.1 * each if each.is_floating_point() else each for name, each in kept[1].items()}
-            given = {"shared_stages": method.shared_stages, **options}
+            kind = "gaussian" if task == "depth" else "categorical"
+            given = {"kind": kind, "shared_stages": method.shared_stages, **options}
             return network_pool(
                 method, TASKS[task], lambda member: head_weights(kept[member.network], member.number), **given
             )

@@ -12,7 +12,6 @@ import torch
 
 import oracles
 from epibench import metrics
-from epibench.conventions import CONVENTIONS
 
 from . import class_oracles
 
@@ -26,6 +25,8 @@ WEIGHTS = np.array([[0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 1
 FEW_BITS = 10
 
 Pixels = dict[str, np.ndarray]
+
+CONVENTIONS = ("pooled", "gustafsson2020")
 
 
 def take(pixels: Pixels, index) -> Pixels:

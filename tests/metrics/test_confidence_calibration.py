@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from epibench.conventions import CONVENTIONS
 from epibench.metrics import AdaptiveConfidenceCalibration, ConfidenceCalibration, ece, ece_adaptive
+from metrics.cases import CONVENTIONS
 
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from epibench.conventions import CONVENTIONS
 from epibench.metrics import GroupedRootMeanSquaredError, MeanIoU, accuracy, mae, miou, rmse
+from metrics.cases import CONVENTIONS
 
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
 numbers = st.one_of(st.floats(-1e3, 1e3), st.sampled_from([0.0, -0.0, 1e-310, 5e-324, 1e100, -1e100]))

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from epibench.conventions import CONVENTIONS
 from epibench.metrics import Sparsification, ause, sparsification_curves
 from epibench.metrics.ranking import bin_edges, bin_index, num_bins, order_key
+from metrics.cases import CONVENTIONS
 
 ERRORS = ("rmse", "mae", "brier")
 FEW = settings(max_examples=40, deadline=None, derandomize=True)
