@@ -10,16 +10,16 @@ from epibench.data.sets import synscapes
 from epibench.data.sets.kitti import KittiSource
 from epibench.data.source import check_split
 from epibench.street import StreetDataset
-from epibench.street.export import export
 from label_files import random_values, save, save_image
 from streams import plain
+from street_files import write_street
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """Three scenes in the layout of KITTI, as selection and as val."""
     root = tmp_path_factory.mktemp("kitti")
-    list(export(StreetDataset("depth", "clean", length=3, size=(64, 128)), "kitti", root))
+    write_street(StreetDataset("depth", "clean", length=3, size=(64, 128)), "kitti", root)
     return root
 
 
@@ -206,7 +206,7 @@ def test_folders_of_which_nothing_can_be_opened(run, folder):
 
 
 def test_cityscapes(run, tmp_path):
-    list(export(StreetDataset("segmentation", "clean", length=3, size=(64, 128)), "cityscapes", tmp_path))
+    write_street(StreetDataset("segmentation", "clean", length=3, size=(64, 128)), "cityscapes", tmp_path)
     status, out, err = run("data", "check", "cityscapes", "--root", tmp_path)
     assert (status, err) == (0, "")
     assert "cityscapes train: 0 of 2,975 frames" in out

@@ -10,10 +10,10 @@ from small_dense_recipe import small_dense
 from small_segmentation_recipe import small_segmentation
 
 from epibench.data.cityscapes_classes import label_ids
-from epibench.recipes import RECIPES
 from epibench.street import StreetDataset
-from epibench.street.export import export
 from label_files import random_values, save, save_image
+from named_recipes import NAMES, recipe_of
+from street_files import write_street
 
 WEIGHTS = "training.class_weights=[1, 2, 3]"
 
@@ -135,7 +135,7 @@ def test_classes_that_have_no_place(check, cache, tmp_path):
 
 
 def test_fewer_frames_than_published_are_worth_a_note(check, cache, tmp_path):
-    list(export(StreetDataset("segmentation", "clean", length=3, size=(32, 64)), "cityscapes", tmp_path / "cityscapes"))
+    write_street(StreetDataset("segmentation", "clean", length=3, size=(32, 64)), "cityscapes", tmp_path / "cityscapes")
     recipe = small_segmentation(cache, 'data.domains.real={"kind": "cityscapes"}', f"data.root={tmp_path}")
     status, found, _ = check(recipe)
     assert status == 0
@@ -198,14 +198,14 @@ def test_a_folder_that_a_run_would_refuse(check, cache, tmp_path):
 
 @pytest.mark.parametrize(("tested", "shared"), [((5, 6), 0), ((2, 5), 1)])
 def test_images_that_are_trained_on_are_told(check, tmp_path, tested, shared):
-    list(export(StreetDataset("depth", "clean", 6, seed=3, size=(64, 128)), "synscapes", tmp_path / "synscapes"))
+    write_street(StreetDataset("depth", "clean", 6, seed=3, size=(64, 128)), "synscapes", tmp_path / "synscapes")
     for name, ids in (("train", (1, 2, 3, 4)), ("val", tested)):
         (tmp_path / f"{name}.txt").write_text("".join(f"{number}\n" for number in ids))
     settings = set_all(
         *(f"data.root={tmp_path}", f"data.train.selection={tmp_path}/train.txt", "training.crop=[32, 32]"),
         *(f"data.domains.synscapes.selection={tmp_path}/val.txt", "network.backbone_weights=null", "network.width=8"),
     )
-    _, found, _ = check(RECIPES["cityscapes-segmentation"], *settings)
+    _, found, _ = check(recipe_of("cityscapes-segmentation"), *settings)
     state, text = found["data.domains.synscapes apart"]
     told = f"{shared} of its 2 images are trained on, too; give another selection or split"
     assert (state, text) == (("note", told) if shared else ("ok", "none of its images is trained on"))
@@ -241,4 +241,4 @@ def test_what_does_not_belong_together(run, arguments, message):
 def test_no_recipe_is_called_as_a_data_set():
     from epibench.data.sets import DATA_SETS
 
-    assert not {*DATA_SETS} & {*RECIPES}
+    assert not {*DATA_SETS} & {*NAMES}

@@ -13,8 +13,8 @@ import pytest
 from small_recipes import SETTINGS
 
 from by_name import by_name
-from epibench.recipes import RECIPES, apply_settings, find_recipe
 from epibench.results import Draw, Stat, load_results
+from named_recipes import NAMES, recipe_of
 
 
 def settings(*more: str) -> list[str]:
@@ -55,7 +55,9 @@ def test_a_recipe_is_written_in_full_with_its_settings(tmp_path: Path, run) -> N
     status, text, _ = run("recipes", "street-depth", "--set", "seed=3")
     assert status == 0
     (tmp_path / "mine.json").write_text(text, encoding="utf-8")
-    assert find_recipe(str(tmp_path / "mine.json")) == apply_settings(RECIPES["street-depth"], ["seed=3"])
+    assert type(recipe_of("street-depth")).model_validate_json((tmp_path / "mine.json").read_text()) == recipe_of(
+        "street-depth", "seed=3"
+    )
 
 
 def test_report_makes_one_page_of_two_runs(tmp_path: Path, run) -> None:
@@ -88,7 +90,7 @@ def test_report_writes_its_tables_as_markdown(tmp_path: Path, run) -> None:
 def test_recipes_lists_all_of_them(run) -> None:
     status, printed, _ = run("recipes")
     assert status == 0
-    assert all(name in printed for name in RECIPES if not name.endswith("-quick"))
+    assert all(name in printed for name in NAMES if not name.endswith("-quick"))
     assert "-quick" in printed
 
 
@@ -101,7 +103,7 @@ def test_quick_recipes_come_first_with_their_time(run) -> None:
 def test_no_other_recipe_stands_before_a_quick_one(run) -> None:
     _, printed, _ = run("recipes")
     quick, _, others = printed.partition("\ntoy-regression ")
-    assert (quick.count("-quick "), others.count("-quick ")) == (sum(name.endswith("-quick") for name in RECIPES), 0)
+    assert (quick.count("-quick "), others.count("-quick ")) == (sum(name.endswith("-quick") for name in NAMES), 0)
 
 
 @pytest.mark.parametrize(

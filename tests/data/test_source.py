@@ -23,8 +23,8 @@ from epibench.data.sets.virtual_kitti import VirtualKittiSource
 from epibench.data.source import Folders, default_cache
 from epibench.errors import InputError
 from epibench.street import StreetDataset
-from epibench.street.export import export
 from label_files import random_values, save, save_image
+from street_files import write_street
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_street_has_classes(folders):
 
 def test_cityscapes(tmp_path, folders):
     scenes = StreetDataset("segmentation", length=2, size=(64, 128))
-    list(export(scenes, "cityscapes", tmp_path / "cityscapes"))
+    write_street(scenes, "cityscapes", tmp_path / "cityscapes")
     samples = CityscapesSource(num_images=1, crop=(32, 128)).open("segmentation", folders, "data.train")
     assert len(samples) == 1
     assert torch.equal(samples[0].target, scenes[0].target[32:])

@@ -26,7 +26,7 @@ from epibench.runs.folder import RunFolder
 from epibench.runs.machine import Machine, Run
 from epibench.runs.run import train_and_evaluate
 from epibench.street import StreetDataset
-from epibench.street.export import export
+from street_files import write_street
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers
@@ -122,7 +122,7 @@ def depth_model(folder: Path) -> Any:
 
 def test_data_says_what_a_model_is_for(tmp_path: Path) -> None:
     depth_model(tmp_path / "model")
-    list(export(StreetDataset("depth", length=2, size=(64, 96)), "kitti", tmp_path / "kitti"))
+    write_street(StreetDataset("depth", length=2, size=(64, 96)), "kitti", tmp_path / "kitti")
     data = f"kitti:{tmp_path}/kitti,crop=null"
     results = evaluate(f"hf:{tmp_path}/model,image_max=1", {"val": data}, pictures=0)
     assert (results.problem, results.scores[0].unit) == ("depth-completion", "m")

@@ -38,8 +38,8 @@ from epibench.recipes.dense import DenseRecipe, EvaluationOptions
 from epibench.results import Results, load_results
 from epibench.runs.given_inputs import published_model, with_convention
 from epibench.street import StreetDataset
-from epibench.street.export import export
 from epibench.training.network import upsampled
+from street_files import write_street
 
 RECIPE = {"depth": "kitti-depth", "segmentation": "cityscapes-segmentation"}
 SIZE = (32, 64)
@@ -210,7 +210,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Two scenes each in the layouts of KITTI and Cityscapes."""
     folder = tmp_path_factory.mktemp("data")
     for layout in ("kitti", "cityscapes"):
-        list(export(StreetDataset("depth", "clean", 2, seed=3, size=SIZE), layout, folder / layout, "val"))
+        write_street(StreetDataset("depth", "clean", 2, seed=3, size=SIZE), layout, folder / layout, "val")
     return {
         "depth": f"kitti:{folder}/kitti,crop=[{SIZE[0]},{SIZE[1]}]",
         "segmentation": f"cityscapes:{folder}/cityscapes",

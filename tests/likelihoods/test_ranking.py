@@ -2,7 +2,7 @@
 
 import torch
 
-from epibench.likelihoods import ranking
+from epibench.likelihoods import LIKELIHOODS, ranking
 
 
 def test_votes_go_to_the_first_of_equals_and_spread_is_the_share_of_others():
@@ -11,3 +11,12 @@ def test_votes_go_to_the_first_of_equals_and_spread_is_the_share_of_others():
     predictive = ranking.combine(outputs, weights)
     assert predictive.predicted.tolist() == [[0, 1], [0, 1]]
     assert torch.allclose(predictive.spread, torch.tensor([[2 / 3, 0], [0.5, 0]], dtype=torch.float64))
+
+
+def test_likelihoods_have_the_uncertainties_that_commands_offer():
+    """tests/test_conventions.py has the same names, which are checked without torch."""
+    assert {kind: likelihood.uncertainties for kind, likelihood in LIKELIHOODS.items()} == {
+        "gaussian": ("total", "aleatoric", "epistemic"),
+        "categorical": ("entropy", "mutual_information", "confidence"),
+        "ranking": ("given", "spread"),
+    }

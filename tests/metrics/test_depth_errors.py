@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from epibench import metrics
-from epibench.evaluation.suite import SuiteSettings, make_suite, metrics_of
+from epibench.evaluation.suite import SuiteSettings, make_suite
 from epibench.metrics import DepthErrors, errors_of_depth
-from epibench.report.metric_info import metric_info, ordered
 
 LOGS = ("silog", "rmse_log", "log10", "irmse")
 
@@ -91,17 +89,11 @@ def test_draws_leave_out_their_own_pixels():
 
 
 def test_only_depth_has_them():
-    assert "depth" not in metrics_of("gaussian")
-    assert "depth" not in metrics_of("categorical")
-    assert list(metrics_of("gaussian", depth=True)) == [*metrics_of("gaussian"), "depth"]
-    suite = make_suite(torch.ones(1, 1), SuiteSettings("gaussian", "pooled", "total", depth=True))
-    assert set(DepthErrors.info) <= set(suite.compute())
-
-
-def test_pages_know_titles_directions_and_units():
-    assert metric_info("delta1").better == "higher"
-    assert metric_info("irmse").title == "iRMSE (1/km)"
-    assert metric_info("sq_rel").in_unit
-    names = list(metrics.errors_of_depth([1.0], [1.0]))
-    assert ordered(["depth_left_out_targets", *names, "rmse"], "gaussian")[:3] == ["rmse", "abs_rel", "sq_rel"]
-    assert "depth_left_out" in ordered(names, "gaussian")  # how many were left out is a row of its own
+    plain, depth = (
+        make_suite(torch.ones(1, 1), SuiteSettings("gaussian", "pooled", "total", depth=depth)).compute()
+        for depth in (False, True)
+    )
+    assert set(DepthErrors.info) <= set(depth)
+    assert set(depth) - set(plain) == set(DepthErrors.info)
+    classes = SuiteSettings("categorical", "pooled", "entropy", num_classes=3)
+    assert not set(DepthErrors.info) & set(make_suite(torch.ones(1, 1), classes).compute())

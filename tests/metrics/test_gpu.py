@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from epibench.evaluation.scoring import ScoreSettings, prepare
+import epibench
 from epibench.likelihoods import categorical, gaussian
-from epibench.store import open_store, write_store
+from epibench.store import write_store
 from metrics.cases import CASES, Case
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -62,9 +62,7 @@ def test_a_score_equals_that_of_the_cpu(tmp_path, kind: str) -> None:
         probs = rng.dirichlet(np.full(4, 0.5), (5, 4, 20, 30))
         arrays = {"probs": probs, "target": rng.integers(0, 4, (4, 20, 30))}
     write_store(tmp_path / "store.zarr", kind=kind, **arrays)
-    here, there = (
-        prepare(open_store(tmp_path / "store.zarr"), ScoreSettings(device=device)).run() for device in ("cpu", "cuda")
-    )
+    here, there = (epibench.score(tmp_path / "store.zarr", device=device).scores[0] for device in ("cpu", "cuda"))
     for mine, other in zip(here.draws, there.draws, strict=True):
         for name, value in mine.metrics.items():
             assert other.metrics[name] == pytest.approx(value, rel=1e-6, abs=1e-9), name

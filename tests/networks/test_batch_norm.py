@@ -9,7 +9,6 @@ from torch.nn import functional
 
 from epibench.networks.batch_norm import AbsoluteBatchNorm2d
 from epibench.networks.deeplabv3 import DeepLabV3
-from epibench.training.statistics import batch_norm_statistics
 
 EPS = 0.1  # large, so that it matters
 
@@ -59,9 +58,15 @@ def test_running_statistics_are_those_of_pytorch(momentum: float | None) -> None
 
 def test_statistics_can_be_made_again() -> None:
     norm = absolute()
-    expected = batch_norm_statistics(nn.Sequential(plain(norm)), [features(), 2 * features()])
-    found = batch_norm_statistics(nn.Sequential(norm), [features(), 2 * features()])
-    assert all(torch.equal(found[name], each) for name, each in expected.items())
+    same = plain(norm)
+    assert isinstance(norm, nn.modules.batchnorm._BatchNorm)  # by which training finds it
+    for each in (norm, same):
+        each(3 * features())
+        each.reset_running_stats()
+        each.momentum = None  # the mean of all batches
+        for values in (features(), 2 * features()):
+            each(values)
+    assert all(torch.equal(own, other) for own, other in zip(norm.buffers(), same.buffers(), strict=True))
 
 
 def test_the_gradient_has_the_sign_of_the_weight() -> None:

@@ -3,16 +3,17 @@
 import pytest
 import torch
 
+from epibench.data.sets import DATA_SETS
 from epibench.data.sets.kitti import KittiSource
-from epibench.data.sets.street import StreetSource
 from epibench.data.sets.virtual_kitti import VirtualKittiSource
 from epibench.errors import InputError
 from epibench.members.draws import make_draws
-from epibench.methods.chains import Chains
 from epibench.recipes import RECIPES, DenseRecipe, apply_settings
 from epibench.recipes.settings import fixed
 from epibench.runs.image_training import large_training
 from epibench.training.rules import poly
+
+STREET = DATA_SETS["street"]
 
 
 def recipe(name: str) -> DenseRecipe:
@@ -62,8 +63,7 @@ def test_ensembles_are_drawn_in_random_sets_and_dropout_networks_once_each() -> 
 def test_street_recipes_train_on_clean_and_are_tested_on_other_scenes_of_it_and_on_wild(name: str) -> None:
     data = recipe(name).data
     clean = data.domains["clean"]
-    assert isinstance(data.train, StreetSource)
-    assert isinstance(clean, StreetSource)
+    assert data.train.kind == clean.kind == "street"
     assert data.train.shift == clean.shift == 0
     assert data.train.seed != clean.seed
     shifts = [source.shift for source in data.domains.values()]
@@ -73,7 +73,7 @@ def test_street_recipes_train_on_clean_and_are_tested_on_other_scenes_of_it_and_
 
 def test_wild_has_exact_targets_so_that_errors_can_be_compared() -> None:
     for source in recipe("street-depth-large").data.domains.values():
-        assert isinstance(source, StreetSource)
+        assert source.kind == "street"
         assert source.world.target == 0
 
 
@@ -109,10 +109,10 @@ def test_what_cannot_be_done_is_refused_before_anything_is_trained(setting: str,
 
 
 def test_the_same_world_by_another_name_is_the_same_origin() -> None:
-    full, five, none = (StreetSource(domain="wild", severity=severity) for severity in (None, 5, 0))
+    full, five, none = (STREET(domain="wild", severity=severity) for severity in (None, 5, 0))
     assert full.origin == five.origin != none.origin
-    assert none.origin == StreetSource().origin
-    assert len({full.label, none.label, StreetSource().label}) == 3
+    assert none.origin == STREET().origin
+    assert len({full.label, none.label, STREET().label}) == 3
 
 
 def test_a_run_goes_on_where_its_data_was_moved_to() -> None:
@@ -261,7 +261,6 @@ def test_places_of_dropout_are_choices_or_modules() -> None:
 def test_chains_on_images_are_warmed_up_and_refreshed(name: str, method: str) -> None:
     """As long as a network of the ensemble at least; batch norm's statistics are those of each snapshot."""
     chain, ensemble = recipe(name).method(method), recipe(name).ensemble
-    assert isinstance(chain, Chains)
     assert chain.warm_up_epochs >= ensemble.num_epochs
     assert min(chain.keep) > chain.warm_up_epochs
     assert chain.num_epochs == 4 * ensemble.num_epochs
@@ -281,7 +280,7 @@ def test_who_augments_and_what_is_kept_in_memory_decide_no_network() -> None:
     changed = apply_settings(street, ["training.augment=device", "training.cache=2.5"])
     assert isinstance(changed, DenseRecipe)
     assert changed.training_settings("ensemble") == street.training_settings("ensemble")
-    samples = StreetSource().open("depth", street.data.folders, "data.train")
+    samples = STREET().open("depth", street.data.folders, "data.train")
     trainings = [large_training(each, "ensemble", samples, torch.device("cpu")) for each in (street, changed)]
     assert [training.whole_batches for training in trainings] == [False, True]
 

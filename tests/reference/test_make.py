@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +15,12 @@ import torch
 pytest.importorskip("numpyro", reason="the reference needs numpyro: pip install 'epibench[reference]'")
 pytest.importorskip("arviz", reason="the reference needs arviz: pip install 'epibench[reference]'")
 
-from epibench.data.batch import Points
-from epibench.data.sets.toy import ToyProblem, make_toy
 from epibench.errors import InputError
 from epibench.reference.chains import Posteriors, posteriors_of
 from epibench.reference.make import batch_file, make_reference, pooled, prepare_folder, work_folder
 from epibench.reference.predictions import check_fits, load_reference
 from epibench.reference.settings import NutsSettings, ReferenceSettings, TemperingSettings
+from toy_points import toy_problem
 
 TINY = ReferenceSettings(
     batches=2,
@@ -33,24 +33,23 @@ TINY = ReferenceSettings(
 
 
 @pytest.fixture(scope="module")
-def problem() -> ToyProblem:
-    train = make_toy("toy-classification").train
-    return ToyProblem("toy-classification", Points(train.inputs[:40], train.target[:40]))
+def problem() -> Any:
+    return toy_problem("toy-classification", 40)
 
 
 @pytest.fixture(autouse=True)
-def _compiled_once(problem: ToyProblem, monkeypatch: pytest.MonkeyPatch) -> None:
+def _compiled_once(problem: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("epibench.reference.chains.posteriors_of", lambda *_: posteriors(problem))
     monkeypatch.setattr("epibench.reference.starts.TRAINING_STEPS", 20)
 
 
 @lru_cache
-def posteriors(problem: ToyProblem) -> Posteriors:
+def posteriors(problem: Any) -> Posteriors:
     return posteriors_of(problem, TINY)
 
 
 def test_a_reference_is_made_resumed_and_the_same(
-    problem: ToyProblem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    problem: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = make_reference(problem, TINY, tmp_path / "a.npz", "epibench reference", "here")
     assert not work_folder(tmp_path / "a.npz").exists()

@@ -12,11 +12,11 @@ pytest.importorskip("arviz", reason="the reference needs arviz: pip install 'epi
 import jax
 import jax.numpy as jnp
 
-from epibench.data.sets.toy import make_toy
 from epibench.reference.chains import run_nuts
 from epibench.reference.model import Posterior, inverse_root, posterior_of
 from epibench.reference.settings import NutsSettings, TemperingSettings
 from epibench.reference.starts import Population, cool, next_inverse_temperature, prior_start, shaken, systematic
+from toy_points import toy_problem
 
 # One measurement y = 3 ± 0.01 of θ₀ + θ₁, prior N(0, 1): mean 1.5 each, the difference keeps its prior spread √2.
 SPREAD = 0.01
@@ -45,7 +45,7 @@ def two_modes() -> Posterior:
 
 
 def torch_potential(name: str, parameters: torch.Tensor) -> torch.Tensor:
-    train = make_toy(name).train  # type: ignore[arg-type]
+    train = toy_problem(name).train
 
     def network(values: torch.Tensor, inputs: torch.Tensor, num_outputs: int) -> torch.Tensor:
         for before, after in ((inputs.shape[1], 10), (10, 10), (10, num_outputs)):
@@ -65,7 +65,7 @@ def torch_potential(name: str, parameters: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("name", "size"), [("toy-regression", 282), ("toy-classification", 162)])
 def test_energy_and_slope_are_those_of_pytorch(name: str, size: int) -> None:
     parameters = 0.5 * np.random.default_rng(0).standard_normal(size)
-    posterior = posterior_of(make_toy(name))  # type: ignore[arg-type]
+    posterior = posterior_of(toy_problem(name))
     energy, slope = jax.value_and_grad(posterior.potential)(jnp.asarray(parameters, jnp.float32))
     expected = torch.from_numpy(parameters).requires_grad_()
     value = torch_potential(name, expected)
@@ -77,7 +77,7 @@ def test_energy_and_slope_are_those_of_pytorch(name: str, size: int) -> None:
 
 
 def test_grouped_points_give_nearly_the_same_energy_differences() -> None:
-    problem = make_toy("toy-regression")
+    problem = toy_problem("toy-regression")
     exact, rough = posterior_of(problem), posterior_of(problem, group=4)
     assert rough.num_parameters == exact.num_parameters
     values = 0.1 * jax.random.normal(jax.random.key(0), (8, 282))

@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch.nn import functional
 
+import epibench
 from epibench.errors import InputError
-from epibench.evaluation.scoring import ScoreSettings, prepare
-from epibench.members.maps import upsampled_rows
-from epibench.members.stored import StoredPredictions, refined, validate
+from epibench.members.stored import validate
 from epibench.store import StoreWriter, open_store, write_store
+from stored_pixels import refined_array, stored_pixels, upsampled_logits
 
 MEMBERS, IMAGES, CLASSES, SIZE, GRID = 3, 4, 5, (37, 50), (5, 7)
 
@@ -30,11 +30,11 @@ def by_torch(coarse, size, align_corners):
 
 def fine(coarse, size, align_corners):
     """What a run writes at full resolution; PyTorch's differs by its rounding, which turns some ties round."""
-    return upsampled_rows(coarse, size, slice(0, size[0]), align_corners).movedim(2, -1)
+    return upsampled_logits(coarse, size, align_corners)
 
 
-def scored(path, **settings):
-    return prepare(open_store(path), ScoreSettings(**settings)).run().score
+def scored(path):
+    return epibench.score(path, device="cpu").scores[0]
 
 
 @pytest.mark.parametrize("align_corners", [True, False])
@@ -77,7 +77,7 @@ def test_bands_of_any_height_give_the_same_pixels(tmp_path, budget):
     coarse, target = scene()
     own = coarse.movedim(2, -1)
     write_store(tmp_path / "coarse", kind="categorical", logits=own, target=target, align_corners=False)
-    predictions = StoredPredictions(open_store(tmp_path / "coarse"), budget=budget)
+    predictions = stored_pixels(open_store(tmp_path / "coarse"), budget)
     blocks = [block.outputs["logits"] for block in predictions]
     expected = by_torch(coarse, SIZE, False)[:, target != 255]
     assert torch.allclose(torch.cat(blocks, 1), expected, atol=1e-5)
@@ -125,7 +125,7 @@ def test_half_precision_is_interpolated_in_single(tmp_path):
     half = coarse.half()
     own = half.movedim(2, -1).numpy()
     write_store(tmp_path / "coarse", kind="categorical", logits=own, target=target, align_corners=True)
-    read = refined(open_store(tmp_path / "coarse")).arrays["logits"]
+    read = refined_array(open_store(tmp_path / "coarse"), "logits")
     assert read.dtype == np.float32
     expected = by_torch(half.float(), SIZE, True)[1:2, 2:3, 3:9]
     selection = (slice(1, 2), slice(2, 3), slice(3, 9), slice(0, SIZE[1]), slice(0, CLASSES))

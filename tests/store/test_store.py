@@ -9,9 +9,9 @@ import pytest
 import zarr
 
 from epibench.errors import InputError
-from epibench.members.stored import StoredPredictions
 from epibench.store import formats as store_module
 from epibench.store import open_store, write_store
+from stored_pixels import stored_pixels
 
 RNG = np.random.default_rng(0)
 TARGET = RNG.normal(size=(2, 3, 4))
@@ -50,7 +50,7 @@ def zarr_group(path, arrays, **attributes):
 
 def outputs_of(store, name):
     """(member, pixel, …)"""
-    return np.concatenate([pixels.outputs[name].numpy() for pixels in StoredPredictions(store)], axis=1)
+    return np.concatenate([pixels.outputs[name].numpy() for pixels in stored_pixels(store)], axis=1)
 
 
 def error(path):
@@ -129,7 +129,7 @@ def test_folder_of_npz_whose_targets_differ_is_refused(tmp_path):
     npz(tmp_path, "run/a.npz", probs=PROBS[0], target=LABELS)
     npz(tmp_path, "run/b.npz", probs=PROBS[1], target=(LABELS + 1) % 5)
     with pytest.raises(InputError, match=r"b\.npz: 'target' differs from that in a\.npz"):
-        list(StoredPredictions(open_store(tmp_path / "run")))
+        list(stored_pixels(open_store(tmp_path / "run")))
 
 
 def test_folder_of_npz_whose_shapes_differ_is_refused(tmp_path):
@@ -310,7 +310,7 @@ def test_dtypes_of_gaussian_stores_are_checked(tmp_path, changes, name):
 
 def test_integer_targets_of_gaussian_stores_are_accepted(tmp_path):
     store = open_store(npz(tmp_path, **{**GAUSSIAN, "target": LABELS}))
-    assert next(iter(StoredPredictions(store))).target.dtype.is_floating_point
+    assert next(stored_pixels(store)).target.dtype.is_floating_point
 
 
 @pytest.mark.parametrize("target", [LABELS.astype(float), LABELS > 2])

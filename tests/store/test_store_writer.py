@@ -14,9 +14,10 @@ import torch
 import zarr
 
 from epibench.errors import InputError
-from epibench.members.stored import StoredPredictions, validate
+from epibench.members.stored import validate
 from epibench.store import open_store
 from epibench.store.writer import StoreWriter, write_store
+from stored_pixels import stored_pixels
 
 RNG = np.random.default_rng(0)
 MEAN = RNG.normal(size=(3, 2, 4, 5)).astype(np.float32)
@@ -28,7 +29,7 @@ LABELS = RNG.integers(0, 3, size=(2, 4, 5))
 
 def read(path, name):
     """(member, pixel, …), and the targets."""
-    blocks = list(StoredPredictions(open_store(path)))
+    blocks = list(stored_pixels(open_store(path)))
     outputs = torch.cat([pixels.outputs[name] for pixels in blocks], dim=1)
     return outputs.numpy(), torch.cat([pixels.target for pixels in blocks]).numpy()
 

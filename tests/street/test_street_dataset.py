@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch.utils.data import DataLoader
 
-from epibench.data.loading import InOrder, batches
+from epibench.data.batch import stack
 from epibench.street import Domain, StreetDataset, make_domain, render_frame
 
 
@@ -50,7 +51,7 @@ def test_known_numbers():
 @pytest.mark.parametrize("task", ["depth", "segmentation"])
 def test_a_loader_with_workers_yields_batches(task):
     dataset = StreetDataset(task, "wild", length=4, seed=5, size=(64, 128))
-    loaded = list(batches(InOrder(dataset), range(4), batch_size=2, workers=2))
+    loaded = list(DataLoader(dataset, batch_size=2, num_workers=2, collate_fn=stack))
     assert len(loaded) == 2
     for number, batch in enumerate(loaded):
         for position in range(2):

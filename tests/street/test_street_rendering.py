@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from ray_caster import cast
 
-from epibench.data.cityscapes_classes import TRAIN_IDS
+from epibench.data.cityscapes_classes import CITYSCAPES_TRAIN_IDS
 from epibench.street import make_domain, render_frame
 from epibench.street.camera import Camera
 from epibench.street.domains import draw_conditions
@@ -89,7 +89,7 @@ def test_labels_follow_surfaces_and_the_sky_has_no_depth():
     scene = made("wild", 5, (96, 192))
     seen = render(scene.parts, scene.ground, scene.camera)
     labels = surface_labels(scene, seen)
-    assert ((labels == TRAIN_IDS["sky"]) == (seen.depth == 0)).all()
+    assert ((labels == CITYSCAPES_TRAIN_IDS.names.index("sky")) == (seen.depth == 0)).all()
     changes = labels[:, 1:] != labels[:, :-1]
     assert (seen.surface[:, 1:] != seen.surface[:, :-1])[changes].all()
 

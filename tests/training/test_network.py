@@ -12,13 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from epibench.data.augment import Augment
-from epibench.data.batch import Batch, Samples
-from epibench.data.decoded import DecodedMemory, DecodedSamples
+from epibench.data.batch import Batch
 from epibench.errors import InputError
-from epibench.likelihoods import LIKELIHOODS
-from epibench.methods.cyclical import cyclical
-from epibench.methods.sghmc import SGHMC
-from epibench.methods.sgld import LangevinRule
+from epibench.likelihoods import categorical, gaussian
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.training import network
 from epibench.training.network import (
@@ -31,6 +27,7 @@ from epibench.training.network import (
 )
 from epibench.training.rules import SGD, Adam, constant, poly
 from epibench.training.state import DivergedError, LogRow, TrainingCallbacks, TrainingState
+from small_pools import method_of
 
 Weights = dict[str, Tensor]
 KEYS = NetworkKeys.of(0, "ensemble", 3)
@@ -88,7 +85,7 @@ def make_training(**changes: Any) -> NetworkTraining:
     """Three epochs of three steps; 5 images in batches of 2, so that rounds end within batches and epochs."""
     training = NetworkTraining(
         build=partial(DepthCompletion, 8, (1, 1, 1, 1), init_std=None),
-        loss=LIKELIHOODS["gaussian"].image_loss,
+        loss=gaussian.image_loss,
         samples=Depths(),
         augment=Augment(crop=(16, 16)),
         rule=Adam(),
@@ -145,13 +142,15 @@ def saves_often(monkeypatch) -> None:
     monkeypatch.setattr(network.Pacer, "due", lambda pacer: True)
 
 
-WARMED = SGHMC(num_epochs=3, warm_up_epochs=2, learning_rate=1e-4, preconditioned=True)
+LANGEVIN = method_of("sgld").rule
+CYCLES = method_of("cyclical", learning_rate=1e-4, num_cycles=2, num_epochs=3, exploration=0.5).schedule
+WARMED = method_of("sghmc", num_epochs=3, warm_up_epochs=2, learning_rate=1e-4, preconditioned=True)
 # How a training may differ in what it remembers, or draws at random.
 TRAININGS = {
     "adam": {},
     "dropout": {"dropout": 0.3},
-    "langevin": {"rule": LangevinRule(), "schedule": poly(1e-4)},
-    "cycles": {"rule": LangevinRule(), "schedule": cyclical(1e-4, 2, 0.5), "dropout": 0.3},
+    "langevin": {"rule": LANGEVIN, "schedule": poly(1e-4)},
+    "cycles": {"rule": LANGEVIN, "schedule": CYCLES, "dropout": 0.3},
     "momentum": {"rule": SGD(0.9), "schedule": poly(1e-4), "clip": 1.0},
     "whole batches": {"whole_batches": True, "augment": Augment(crop=(16, 16), scale=(1.0, 1.5), thin=(0.5, 1.0))},
     # Saved at steps 2, 4, 6 and 8: in the warm-up of six steps, where it ends, and after it.
@@ -191,7 +190,7 @@ def test_the_global_generator_changes_nothing() -> None:
     found = []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        found.append(Followed(make_training(dropout=0.3, rule=LangevinRule(), schedule=poly(1e-4))).weights)
+        found.append(Followed(make_training(dropout=0.3, rule=LANGEVIN, schedule=poly(1e-4))).weights)
     assert_same(*found)
 
 
@@ -205,7 +204,7 @@ def test_building_a_network_leaves_the_global_generator_alone() -> None:
 
 @pytest.mark.parametrize("purpose", ["initial", "order", "change", "dropout", "noise"])
 def test_every_key_matters(purpose: str) -> None:
-    training = make_training(rule=LangevinRule(), schedule=constant(1e-4), dropout=0.3, num_epochs=1, keep=(1,))
+    training = make_training(rule=LANGEVIN, schedule=constant(1e-4), dropout=0.3, num_epochs=1, keep=(1,))
     other = replace(KEYS, **{purpose: 99})
     assert not torch.equal(Followed(training).weights["mean.weight"], Followed(training, other).weights["mean.weight"])
 
@@ -287,7 +286,7 @@ def test_states_are_saved_no_more_often_than_the_pacer_says(monkeypatch) -> None
     assert Followed(make_training()).states == []
 
 
-@pytest.mark.parametrize("rule", [Adam(), SGD(), LangevinRule()])
+@pytest.mark.parametrize("rule", [Adam(), SGD(), LANGEVIN])
 def test_a_loss_that_is_not_finite_is_an_error_with_its_step(rule) -> None:
     with pytest.raises(DivergedError, match="NaN or infinite by step 3") as complaint:
         Followed(make_training(rule=rule, schedule=constant(1e30)))
@@ -312,7 +311,7 @@ def test_what_a_depth_target_holds_where_it_is_not_valid_does_not_matter(hole: f
 
 
 def test_a_label_that_is_no_class_does_not_matter_where_it_is_not_valid() -> None:
-    training = make_training(build=Plain, loss=LIKELIHOODS["categorical"].image_loss)
+    training = make_training(build=Plain, loss=categorical.image_loss)
     clean, dirty = (Followed(replace(training, samples=Classes(hole))) for hole in (0, 255))
     assert_same(clean.weights, dirty.weights)
 
@@ -362,7 +361,7 @@ def test_training_follows_the_loss_of_equal_parts() -> None:
 
     def loss(raw: Tensor, target: Tensor) -> Tensor:
         seen.append((raw.detach(), target))
-        return LIKELIHOODS["categorical"].image_loss(raw, target)
+        return categorical.image_loss(raw, target)
 
     class_weights, augment = (0.1, 3.0), Augment(crop=(16, 16), flip=False)
     shape = {"batch_size": 4, "epoch_steps": 1, "num_epochs": 1, "keep": (1,), "loss_parts": 2}
@@ -381,7 +380,7 @@ def test_a_class_of_weight_0_is_learnt_as_if_it_had_no_label() -> None:
             sample = super().__getitem__(index)
             return replace(sample, valid=sample.target == 1)
 
-    training = make_training(build=Plain, loss=LIKELIHOODS["categorical"].image_loss)
+    training = make_training(build=Plain, loss=categorical.image_loss)
     weighted = Followed(replace(training, samples=Classes(), class_weights=(0.0, 2.0)))
     masked = Followed(replace(training, samples=OneClass()))
     assert [row.loss for row in weighted.log] == pytest.approx([row.loss for row in masked.log], rel=1e-6)
@@ -448,9 +447,12 @@ def test_whole_batches_train_the_network_that_samples_augmented_one_by_one_train
 
 
 def test_classes_that_are_kept_in_two_bytes_train_as_others_do() -> None:
-    def trained(samples: Samples) -> Followed:
-        return Followed(make_training(build=Plain, loss=LIKELIHOODS["categorical"].image_loss, samples=samples))
+    def trained(samples: Any) -> Followed:
+        return Followed(make_training(build=Plain, loss=categorical.image_loss, samples=samples))
 
-    decoded = DecodedSamples(Classes(), DecodedMemory(2**20))
-    assert decoded[0].target.dtype == torch.int16
-    assert_same(trained(decoded).kept[3], trained(Classes()).kept[3])
+    class Narrow(Classes):
+        def __getitem__(self, index: int) -> Batch:
+            sample = super().__getitem__(index)
+            return replace(sample, target=sample.target.to(torch.int16))
+
+    assert_same(trained(Narrow()).kept[3], trained(Classes()).kept[3])

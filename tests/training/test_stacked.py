@@ -15,16 +15,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from epibench import randomness
-from epibench.data.batch import Points
-from epibench.data.sets.toy import sample
-from epibench.methods.cyclical import cyclical
-from epibench.methods.sghmc import HamiltonianRule
-from epibench.methods.sgld import SGLD, LangevinRule
 from epibench.networks.mlp import StackedMLP
 from epibench.training import stacked
-from epibench.training.rules import SGD, Adam, Rule, RuleState, Step, constant, poly
+from epibench.training.rules import SGD, Adam, Rule, RuleState, Schedule, Step, constant, poly
 from epibench.training.stacked import OBJECTIVES, Block, Keys, StackedTraining, part_of, start, train, trained
 from epibench.training.state import DivergedError, TrainingCallbacks, TrainingState
+from small_pools import method_of
+from toy_points import toy_points
 
 in_any_time = settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 PROBLEMS = ("regression", "classification")
@@ -35,12 +32,11 @@ POINTS = 70  # batches of 32, 32 and 6
 def make_training(problem: str, **changes: object) -> StackedTraining:
     """Three epochs of Adam on few points."""
     regression = problem == "regression"
-    points = sample("toy-regression" if regression else "toy-classification", "train", POINTS, 0)
     network = StackedMLP(1, 1, heads=2) if regression else StackedMLP(2, 2)
     training = StackedTraining(
         network=network,
         objective=OBJECTIVES["gaussian" if regression else "categorical"],
-        data=Points(points.inputs, points.target),
+        data=toy_points("toy-regression" if regression else "toy-classification", POINTS),
         rule=Adam(),
         schedule=constant(1e-2),
         num_epochs=3,
@@ -50,18 +46,24 @@ def make_training(problem: str, **changes: object) -> StackedTraining:
     return replace(training, **changes)
 
 
+def cyclical(rate: float, num_cycles: int) -> Schedule:
+    options = {"num_cycles": num_cycles, "num_epochs": num_cycles, "exploration": 0.4}
+    return method_of("cyclical", learning_rate=rate, **options).schedule
+
+
 def keys_of(members: range) -> Keys:
     return Keys.of(0, "test", members, CPU)
 
 
-WARMED = SGLD(num_epochs=4, warm_up_epochs=1, learning_rate=1e-4, preconditioned=True)
+LANGEVIN = method_of("sgld").rule
+WARMED = method_of("sgld", num_epochs=4, warm_up_epochs=1, learning_rate=1e-4, preconditioned=True)
 VARIANTS: dict[str, dict[str, object]] = {
     "adam": {},
     "momentum": {"rule": SGD(0.9), "schedule": poly(0.01)},
     "dropout": {"dropout": 0.2},
-    "langevin": {"rule": LangevinRule(), "schedule": poly(0.01)},
-    "hamiltonian": {"rule": HamiltonianRule(), "schedule": poly(0.001)},
-    "cyclical": {"rule": LangevinRule(), "schedule": cyclical(0.01, 2, 0.4), "num_epochs": 8, "keep": (8,)},
+    "langevin": {"rule": LANGEVIN, "schedule": poly(0.01)},
+    "hamiltonian": {"rule": method_of("sghmc").rule, "schedule": poly(0.001)},
+    "cyclical": {"rule": LANGEVIN, "schedule": cyclical(0.01, 2), "num_epochs": 8, "keep": (8,)},
     "no prior": {"prior_precision": 0.0},
     "warmed up": {"rule": WARMED.rule, "schedule": WARMED.schedule, "num_epochs": 4, "keep": (4,)},
 }
@@ -297,7 +299,7 @@ def plain_training(
 
 def in_double(training: StackedTraining, keys: Keys) -> tuple[StackedTraining, TrainingState]:
     inputs, target = training.data.inputs.double(), training.data.target
-    data = Points(inputs, target.double() if target.is_floating_point() else target)
+    data = replace(training.data, inputs=inputs, target=target.double() if target.is_floating_point() else target)
     parameters = training.network.initialise(keys.initial).double()
     return replace(training, data=data), TrainingState(0, parameters, training.rule.start(parameters))
 
@@ -392,7 +394,7 @@ class TestNoise:
 
     def test_a_step_has_the_same_noise_after_steps_without(self, steps: list[Step]) -> None:
         """Exploration asks for none; the numbers that come after it must not depend on that."""
-        some = recorded(range(20), num_epochs=20, keep=(20,), schedule=cyclical(0.1, 4, 0.4))
+        some = recorded(range(20), num_epochs=20, keep=(20,), schedule=cyclical(0.1, 4))
         assert {step.pace.temperature for step in some} == {0.0, 1.0}
         for step, every in zip(some, steps, strict=True):
             assert (step.noise is None) == (step.pace.temperature == 0)

@@ -8,8 +8,8 @@ from epibench.data.cityscapes_classes import CITYSCAPES_LABEL_IDS, CITYSCAPES_TR
 from epibench.data.sets.cityscapes import CityscapesSource
 from epibench.errors import InputError
 from epibench.street import StreetDataset
-from epibench.street.export import export
 from label_files import random_values, save, save_image
+from street_files import write_street
 
 FRAMES = ("aachen_000000_000019", "aachen_000001_000019", "ulm_000000_000019")
 
@@ -57,7 +57,7 @@ def test_the_crop_is_the_bottom_centre(tmp_path):
 
 def test_what_street_has_written_is_read_back(tmp_path):
     scenes = StreetDataset("segmentation", "clean", length=2, size=(64, 128))
-    list(export(scenes, "cityscapes", tmp_path))
+    write_street(scenes, "cityscapes", tmp_path)
     for labels in ("labelIds", "labelTrainIds"):
         dataset = cityscapes(tmp_path, "val", labels)
         assert len(dataset) == 2

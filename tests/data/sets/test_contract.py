@@ -11,7 +11,7 @@ import epibench.data.sets
 from epibench.data.sets import DATA_SETS, AnySource
 from epibench.data.sets.own import OwnSource
 from epibench.errors import InputError
-from epibench.recipes import RECIPES, apply_settings
+from named_recipes import recipe_of
 
 ADAPTER = TypeAdapter(AnySource)
 REQUIRED = {"folder": {"classes": ["a", "b"]}, "own": {"name": "collections:UserList"}}
@@ -73,7 +73,7 @@ def test_only_so_many_images_can_be_asked_for(name):
 @ALL
 def test_a_recipe_takes_it_as_a_domain(name):
     given = json.dumps({"kind": name, **REQUIRED.get(name, {})})
-    recipe = apply_settings(RECIPES["street-segmentation"], [f"data.domains.new={given}"])
+    recipe = recipe_of("street-segmentation", f"data.domains.new={given}")
     assert recipe.data.domains["new"] == source_of(name)
 
 

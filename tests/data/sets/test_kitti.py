@@ -17,7 +17,7 @@ from epibench.data.batch import stack
 from epibench.data.sets.kitti import KittiSource
 from epibench.errors import InputError
 from epibench.street import StreetDataset
-from epibench.street.export import export
+from street_files import write_street
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 DRIVES = ("2011_09_26_drive_0002_sync", "2011_09_29_drive_0026_sync")
@@ -158,7 +158,7 @@ def test_an_index_out_of_range(tmp_path, index):
 
 def test_street_exports_are_read_back(tmp_path):
     scenes = StreetDataset("depth", "wild", length=2, size=(64, 128))
-    list(export(scenes, "kitti", tmp_path))
+    write_street(scenes, "kitti", tmp_path)
     for split in ("selection", "val"):
         dataset = kitti(tmp_path, split, crop=None)
         assert len(dataset) == 2

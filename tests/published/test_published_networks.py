@@ -9,15 +9,14 @@ import pytest
 import torch
 from author_networks import KEYS, RATE, Masks, depth_network, segmentation_network
 from torch import Tensor
+from torch.nn import functional
 
-from epibench.data.source import Task
 from epibench.networks.dropout import SeededDropout, insert_dropout
 from epibench.published.checkpoints import published_name, reordered
-from epibench.recipes import RECIPES
-from epibench.training.network import upsampled
+from named_recipes import recipe_of
 
 
-def author_weights(network: torch.nn.Module, task: Task) -> dict[str, Tensor]:
+def author_weights(network: torch.nn.Module, task: str) -> dict[str, Tensor]:
     """The weights by the authors' names and in their order of channels."""
     weights = {}
     for name, values in network.state_dict().items():
@@ -32,7 +31,7 @@ def author_weights(network: torch.nn.Module, task: Task) -> dict[str, Tensor]:
 def published_network(name: str, num_classes: int | None, **narrower) -> torch.nn.Module:
     """The network of a recipe, with weights and statistics that make everything matter."""
     torch.manual_seed(0)
-    options = RECIPES[name].network.model_copy(update=narrower)
+    options = recipe_of(name).network.model_copy(update=narrower)
     network = options.build(num_classes)
     for parameter_name, values in network.state_dict().items():
         if parameter_name.endswith("running_mean"):
@@ -91,7 +90,7 @@ def test_segmentation_network_with_masks(size: tuple[int, int], training: bool) 
     logits = predicted(network, image, training)
     if size == (512, 512):
         assert logits.shape[2:] == (65, 65)
-    assert_equal(upsampled(logits, size), expected)
+    assert_equal(functional.interpolate(logits, size, mode="bilinear", align_corners=True), expected)
 
 
 @pytest.mark.parametrize(
@@ -100,5 +99,5 @@ def test_segmentation_network_with_masks(size: tuple[int, int], training: bool) 
 )
 def test_parameters(name: str, num_classes: int | None, expected: int) -> None:
     with torch.device("meta"):
-        network = RECIPES[name].network.build(num_classes)
+        network = recipe_of(name).network.build(num_classes)
     assert sum(each.numel() for each in network.parameters()) == expected
