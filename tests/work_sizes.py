@@ -10,12 +10,12 @@ from epibench.training.state import Pacer
 
 
 def set_pixels_at_once(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Score so many pixels together."""
+    """Set the number of pixels that are scored together."""
     monkeypatch.setitem(pool.CHUNK, "cpu", number)
 
 
 def set_pixels_in_memory(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Keep the outputs of members on so many pixels."""
+    """Set the number of pixels whose outputs are kept in memory."""
     monkeypatch.setattr(on_images, "PORTION_PIXELS", {"cpu": number})
 
 

@@ -55,9 +55,8 @@ def test_a_recipe_is_written_in_full_with_its_settings(tmp_path: Path, run) -> N
     status, text, _ = run("recipes", "street-depth", "--set", "seed=3")
     assert status == 0
     (tmp_path / "mine.json").write_text(text, encoding="utf-8")
-    assert type(recipe_of("street-depth")).model_validate_json((tmp_path / "mine.json").read_text()) == recipe_of(
-        "street-depth", "seed=3"
-    )
+    expected = recipe_of("street-depth", "seed=3")
+    assert type(expected).model_validate_json((tmp_path / "mine.json").read_text(encoding="utf-8")) == expected
 
 
 def test_report_makes_one_page_of_two_runs(tmp_path: Path, run) -> None:

@@ -14,13 +14,12 @@ from outside_networks import NAMES, SIZE, OutsideData, OutsideNetwork, make_pict
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+import epibench
 from epibench import evaluate
 from epibench.errors import InputError
-from epibench.evaluation.scoring import ScoreSettings, prepare
-from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenPool
 from epibench.results import Results, load_results
-from epibench.store import open_store, write_store
+from epibench.store import write_store
 
 NAMED = list(NAMES)
 Networks = list[OutsideNetwork]
@@ -122,7 +121,7 @@ def test_scores_of_stored_predictions_are_the_same(
         target = torch.stack([data[index][1] for index in range(len(data))])
         path = tmp_path / f"{name}.zarr"
         write_store(path, kind="categorical", logits=torch.stack(logits).movedim(2, -1), target=target)
-        scored = prepare(open_store(path), ScoreSettings()).run().score
+        scored = epibench.score(path, device="cpu").scores[0]
         ours = by_module.score("given", name).summary
         assert scored.summary.keys() == ours.keys()
         for size, metrics in scored.summary.items():
@@ -302,7 +301,7 @@ def test_outputs_by_name_and_probabilities_are_read(networks: Networks) -> None:
 
 
 def test_corners_matter(networks: Networks) -> None:
-    aligned = evaluate(networks[0], OutsideData(3), model_format=ModelFormat(align_corners=True))
+    aligned = evaluate(networks[0], OutsideData(3), model_format={"align_corners": True})
     fine = nn.functional.interpolate
     expected = evaluate(
         lambda image: fine(networks[0](image), SIZE, mode="bilinear", align_corners=True), OutsideData(3)
@@ -384,9 +383,7 @@ def test_a_confidence_of_unknown_scale_is_scored_on_ranking_in_both_directions(w
     for _ in range(4):
         doubt = torch.rand(12, 16, generator=generator)
         data.append((torch.stack([doubt] * 3), doubt * torch.randn(12, 16, generator=generator)))
-    results = evaluate(
-        lambda image: (0 * image[:, 0], 7 * image[:, 0] - 3), data, model_format=ModelFormat(spread=word)
-    )
+    results = evaluate(lambda image: (0 * image[:, 0], 7 * image[:, 0] - 3), data, model_format={"spread": word})
     assert results.scores[0].kind == "ranking"
     stats = results.score("given", "data").summary[1]
     assert "nll" not in stats

@@ -12,19 +12,14 @@ import torch
 from hf_networks import save_folder
 from outside_networks import NAMES, write_folder
 from PIL import Image
-from silent_reporter import Silent
 from torch import Tensor
 
+import epibench
 from epibench import evaluate
 from epibench.data.sets.folder import FolderSource
 from epibench.errors import InputError
-from epibench.members.model_files import hf_model
 from epibench.metrics import ece
-from epibench.recipes import DenseRecipe, apply_settings, find_recipe
 from epibench.results import Results
-from epibench.runs.folder import RunFolder
-from epibench.runs.machine import Machine, Run
-from epibench.runs.run import train_and_evaluate
 from epibench.street import StreetDataset
 from street_files import write_street
 
@@ -156,14 +151,14 @@ def test_a_metric_depth_is_evaluated_as_a_loop_has_it(tmp_path: Path) -> None:
     "name", ["./net", "/nowhere/net", "~/nowhere/net", "models/", "a/b/c", "", "a b", "a--b", "-a"]
 )
 def test_what_is_no_folder_and_no_name_of_the_hub_is_refused_without_a_request(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, images: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("epibench.members.model_files.hub_answers", lambda name: pytest.fail("asked the hub"))
+    monkeypatch.setattr("huggingface_hub.utils.get_session", lambda: pytest.fail("asked the hub"))
     with pytest.raises(InputError, match=r"^hf:.*Fix: give the folder of a model, or its name on the hub"):
-        hf_model(name, "segmentation", {})
+        evaluate(f"hf:{name}", {"pictures": text(images)})
 
 
-def test_a_hub_that_does_not_answer_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_does_not_answer_is_tried_once(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = list[str]()
 
     def unreachable(url: str, **options: float) -> None:
@@ -172,7 +167,7 @@ def test_a_hub_that_does_not_answer_is_tried_once(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("huggingface_hub.utils.get_session", lambda: SimpleNamespace(head=unreachable))
     with pytest.raises(InputError, match="hf:nobody/none: not in the local cache, and the hub could not be reached"):
-        hf_model("nobody/none", "segmentation", {})
+        evaluate("hf:nobody/none", {"pictures": text(images)})
     assert len(tried) == 1
 
 
@@ -185,20 +180,15 @@ def test_a_recipe_trains_it_as_a_network_of_one_s_own_and_evaluates_it_with_its_
     images: Path, tmp_path: Path
 ) -> None:
     source = {"kind": "folder", "root": str(images), "classes": list(NAMES)}
-    recipe = apply_settings(
-        find_recipe("folder-segmentation"),
-        [
-            "network=hf_networks:SegFormer",
-            f"data.train={json(source)}",
-            f'data.domains={{"pictures": {json(source)}}}',
-            *('methods=["ensemble"]', "members=[1, 2]", "ensemble.num_members=2"),
-            *("training.epoch_steps=2", "ensemble.num_epochs=1", "ensemble.batch_size=2"),
-            *("training.crop=[16, 16]", "training.pad=false", "evaluation.pictures=0", "training.class_weights=null"),
-        ],
+    settings = (
+        "network=hf_networks:SegFormer",
+        f"data.train={json(source)}",
+        f'data.domains={{"pictures": {json(source)}}}',
+        *('methods=["ensemble"]', "members=[1, 2]", "ensemble.num_members=2"),
+        *("training.epoch_steps=2", "ensemble.num_epochs=1", "ensemble.batch_size=2"),
+        *("training.crop=[16, 16]", "training.pad=false", "evaluation.pictures=0", "training.class_weights=null"),
     )
-    assert isinstance(recipe, DenseRecipe)
-    machine = Machine.of(torch.device("cpu"), 1)
-    results = train_and_evaluate(Run(recipe, RunFolder(tmp_path / "run"), machine, Silent()))
+    results = epibench.run("folder-segmentation", tmp_path / "run", settings, device="cpu", jobs=1)
     # The same members as given models, through a second way.
     given = evaluate(f"run:{tmp_path / 'run'}", {"pictures": text(images)}, pictures=0)
     for metric in ("brier", "nll", "miou"):

@@ -27,18 +27,17 @@ from author_networks import (
 )
 from PIL import Image
 from torch import Tensor, nn
+from torch.nn import functional
 
 from epibench import evaluate
 from epibench.data.cityscapes_classes import CITYSCAPES_LABEL_IDS
 from epibench.errors import InputError
 from epibench.networks.dropout import SeededDropout
 from epibench.published.checkpoints import load_checkpoint, read_checkpoint
-from epibench.recipes import RECIPES, apply_settings
-from epibench.recipes.dense import DenseRecipe, EvaluationOptions
 from epibench.results import Results, load_results
 from epibench.runs.given_inputs import published_model, with_convention
 from epibench.street import StreetDataset
-from epibench.training.network import upsampled
+from named_recipes import recipe_of
 from street_files import write_street
 
 RECIPE = {"depth": "kitti-depth", "segmentation": "cityscapes-segmentation"}
@@ -107,7 +106,7 @@ def test_segmentation_checkpoint_is_the_network_of_the_authors(
     with torch.inference_mode():
         expected = segmentation_network(authors["segmentation"], inputs["image"], drop)
         with SeededDropout(KEYS, by_mode=not dropped) as mode:
-            found = upsampled(networks["segmentation"](inputs), size)
+            found = functional.interpolate(networks["segmentation"](inputs), size, mode="bilinear", align_corners=True)
     assert mode.calls == (4 if dropped else 0)
     assert_equal(found, expected)
 
@@ -136,7 +135,7 @@ def written(folder: Path, content: object) -> Path:
 
 @cache
 def network_of(task: str) -> nn.Module:
-    network: nn.Module = RECIPES[RECIPE[task]].network.build(None if task == "depth" else 19)  # type: ignore[attr-defined]
+    network: nn.Module = recipe(task).network.build(None if task == "depth" else 19)
     return network
 
 
@@ -314,16 +313,15 @@ def test_the_published_convention_is_the_default_of_published_networks(
 ) -> None:
     model = published_model(checkpoints / "depth_0.pth", "depth")
     models = [replace(model, convention=each) for each in conventions]  # type: ignore[arg-type]
-    assert with_convention(EvaluationOptions(**given), {"given": models}).convention == expected
+    options = type(recipe("depth").evaluation)(**given)
+    assert with_convention(options, {"given": models}).convention == expected
 
 
 # Training
 
 
-def recipe(task: str, *settings: str) -> DenseRecipe:
-    found = apply_settings(RECIPES[RECIPE[task]], settings)
-    assert isinstance(found, DenseRecipe)
-    return found
+def recipe(task: str, *settings: str) -> Any:
+    return recipe_of(RECIPE[task], *settings)
 
 
 @pytest.mark.parametrize("task", list(SHAPES))

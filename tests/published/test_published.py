@@ -10,6 +10,7 @@ from epibench.published import REGION, PublishedCell, Totals, compare, published
 from epibench.report.published_tables import published_blocks, published_table, series_table
 from epibench.report.table import markdown_text
 from epibench.results import Draw, PoolSize, Results, Stat
+from named_recipes import NAMES, recipe_of
 
 TOY = [row for row in published.published_rows() if row.figure.startswith("toy")]
 
@@ -56,9 +57,8 @@ def test_132_toy_cells_are_distinct() -> None:
 
 
 def test_the_real_recipes_reach_every_toy_cell_once(run_of: RunOf) -> None:
-    from epibench.recipes import RECIPES
 
-    full = {name: recipe for name, recipe in RECIPES.items() if not name.endswith("-quick")}
+    full = {name: recipe_of(name) for name in NAMES if not name.endswith("-quick")}
     runs = [run_of(name, recipe=recipe.model_dump(mode="json")) for name, recipe in full.items()]
     cells = [one for run in runs for one in compare(run) if one.row.is_kl]
     assert sorted(map(str, TOY)) == sorted(str(one.row) for one in cells)

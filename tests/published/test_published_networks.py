@@ -11,7 +11,7 @@ from author_networks import KEYS, RATE, Masks, depth_network, segmentation_netwo
 from torch import Tensor
 from torch.nn import functional
 
-from epibench.networks.dropout import SeededDropout, insert_dropout
+from epibench.networks.dropout import SeededDropout, dropout_after
 from epibench.published.checkpoints import published_name, reordered
 from named_recipes import recipe_of
 
@@ -48,9 +48,9 @@ def published_network(name: str, num_classes: int | None, **narrower) -> torch.n
 
 def predicted(network: torch.nn.Module, inputs: dict[str, Tensor], training: bool) -> Tensor:
     """The outputs of a network with dropout after its places, as in training and evaluation."""
-    places = len(insert_dropout(network, network.dropout_places, RATE))
+    places, dropped = len(network.dropout_places), dropout_after(network, network.dropout_places, RATE)
     network.train(training)
-    with torch.no_grad(), SeededDropout(KEYS, by_mode=True) as mode:
+    with torch.no_grad(), dropped, SeededDropout(KEYS, by_mode=True) as mode:
         outputs = network(inputs)
     assert mode.calls == places + (training and hasattr(network, "pyramid"))
     return outputs

@@ -1,7 +1,6 @@
 """The recipes of dense problems: what the paper fixes (Section 4.2, Appendix C), and what settings reach."""
 
 import pytest
-import torch
 
 from epibench.data.sets import DATA_SETS
 from epibench.data.sets.kitti import KittiSource
@@ -10,7 +9,6 @@ from epibench.errors import InputError
 from epibench.members.draws import make_draws
 from epibench.recipes import RECIPES, DenseRecipe, apply_settings
 from epibench.recipes.settings import fixed
-from epibench.runs.image_training import large_training
 from epibench.training.rules import poly
 
 STREET = DATA_SETS["street"]
@@ -125,23 +123,6 @@ def test_a_run_goes_on_where_its_data_was_moved_to() -> None:
 def test_predictions_of_images_that_differ_in_size_can_be_stored() -> None:
     changed = apply_settings(recipe("kitti-depth"), ["evaluation.store=true", "data.domains.kitti.crop=null"])
     assert changed.evaluation.store
-
-
-def test_maximum_likelihood_knows_no_prior() -> None:
-    kitti = recipe("kitti-depth")
-    names = ("map", "ml", "ensemble")
-    decays = {name: large_training(kitti, name, [], torch.device("cpu")).weight_decay for name in names}
-    assert decays == {"map": 2.5e-4, "ml": 0.0, "ensemble": 2.5e-4}
-
-
-@pytest.mark.parametrize("name", ["sgld", "sghmc", "cyclical"])
-def test_chains_have_the_prior_on_every_parameter_instead_of_weight_decay(name: str) -> None:
-    kitti = apply_settings(recipe("kitti-depth"), ["training.prior_scale=2"])
-    training = large_training(kitti, name, range(50), torch.device("cpu"))
-    assert (training.weight_decay, training.decay_all) == (1 / (50 * 2**2), True)  # of U/N, N = 50 images
-    street = recipe("street-depth")
-    assert large_training(street, name, range(50), torch.device("cpu")).decay_all
-    assert not large_training(street, "ensemble", range(50), torch.device("cpu")).decay_all
 
 
 def test_prior_and_weight_decay_decide_only_the_networks_that_they_act_on() -> None:
@@ -280,9 +261,6 @@ def test_who_augments_and_what_is_kept_in_memory_decide_no_network() -> None:
     changed = apply_settings(street, ["training.augment=device", "training.cache=2.5"])
     assert isinstance(changed, DenseRecipe)
     assert changed.training_settings("ensemble") == street.training_settings("ensemble")
-    samples = STREET().open("depth", street.data.folders, "data.train")
-    trainings = [large_training(each, "ensemble", samples, torch.device("cpu")) for each in (street, changed)]
-    assert [training.whole_batches for training in trainings] == [False, True]
 
 
 def test_recipes_train_on_at_the_rates_of_the_last_fifth_of_a_training() -> None:

@@ -11,12 +11,11 @@ from epibench.data.cityscapes_classes import label_ids
 from epibench.data.sets import synscapes as module
 from epibench.data.sets.synscapes import SynscapesSource, published_ids
 from epibench.errors import InputError
-from epibench.recipes import RECIPES, apply_settings
-from epibench.runs.domains import ImageData
 from epibench.runs.folder import RunFolder
 from epibench.runs.image_experiment import ImageExperiment
 from epibench.runs.machine import Machine, Run
 from label_files import random_values, save, save_image
+from named_recipes import recipe_of
 
 
 def synscapes(root, split="train", **options):
@@ -154,8 +153,9 @@ PLACES = range(3, 3 + 26 * 17, 17)  # of 26 absent scenes
 
 def of_recipe(root, split):
     """The training data or the domain of the published recipe."""
-    data = ImageData(apply_settings(RECIPES["cityscapes-segmentation"], [f"data.root={root}"]))
-    return data.samples({"train": "data.train", "val": "data.domains.synscapes"}[split])
+    data = recipe_of("cityscapes-segmentation", f"data.root={root}").data
+    source = {"train": data.train, "val": data.domains["synscapes"]}[split]
+    return source.open("segmentation", data.folders, {"train": "data.train", "val": "data.domains.synscapes"}[split])
 
 
 @pytest.mark.parametrize(("split", "first"), [("train", 5962), ("val", 19053)])
@@ -201,7 +201,7 @@ def test_the_first_scene_cannot_be_replaced(hide):
 
 
 def test_training_goes_on_with_the_same_absent_scenes_alone(hide, tmp_path):
-    recipe = apply_settings(RECIPES["cityscapes-segmentation"], [f"data.root={hide('train', [7])}"])
+    recipe = recipe_of("cityscapes-segmentation", f"data.root={hide('train', [7])}")
     run = Run(recipe, RunFolder(tmp_path / "run"), Machine.of(torch.device("cpu"), 1), Silent())
     for _ in range(2):
         ImageExperiment(run).prepare(["train"])
@@ -213,7 +213,7 @@ def test_training_goes_on_with_the_same_absent_scenes_alone(hide, tmp_path):
 
 
 def test_training_on_complete_data_does_not_go_on_with_absent_scenes(hide, tmp_path):
-    recipe = apply_settings(RECIPES["cityscapes-segmentation"], [f"data.root={hide('train', [7])}"])
+    recipe = recipe_of("cityscapes-segmentation", f"data.root={hide('train', [7])}")
     trained = tmp_path / "run/members/ensemble/0000.safetensors"  # of a complete download: no notes lie beside it
     trained.parent.mkdir(parents=True)
     trained.touch()
