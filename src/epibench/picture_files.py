@@ -89,10 +89,8 @@ def _validated(value: Any, info: ValidationInfo) -> PictureFile:
     raise ValueError("not the name of a picture file")
 
 
-def _serialised(file: PictureFile, info: SerializationInfo) -> PictureFile | str:
-    if info.mode == "python":
-        return file
+def _serialised(file: PictureFile, info: SerializationInfo) -> str:
     return base64.b64encode(file.read()).decode("ascii") if info.context == EMBEDDED else file.name
 
 
-PictureField = Annotated[PictureFile, PlainValidator(_validated), PlainSerializer(_serialised)]
+PictureField = Annotated[PictureFile, PlainValidator(_validated), PlainSerializer(_serialised, when_used="json")]

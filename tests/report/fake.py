@@ -17,7 +17,7 @@ from PIL import Image
 from epibench import results as typed
 from epibench.evaluation.scoring import NO_DOMAIN, ScoredStore, ScoreSettings, score_results
 from epibench.evaluation.summary import per_draw, summarise, summarise_curves
-from epibench.picture_files import PictureFile
+from epibench.picture_files import EMBEDDED, PictureFile
 from epibench.report.entries import Entry
 from epibench.results import DomainFacts, Grid, PoolSize, Results, Score, Stat, Tally
 
@@ -597,7 +597,7 @@ def damaged_class_pictures() -> Results:
 
 def dense_hostile(kind="gaussian") -> Results:
     """Text that tries to leave its place, wherever a run on images has text."""
-    made = small(kind).model_dump()
+    made = small(kind).model_dump(mode="json", context=EMBEDDED)
     made["recipe"]["name"] = made["domains"]["wild"]["label"] = BAD_TEXT
     made["methods"]["ensemble"].update(label=BAD_TEXT, notes=[BAD_TEXT])
     made["failed"] = {BAD_TEXT: BAD_TEXT}
@@ -607,7 +607,7 @@ def dense_hostile(kind="gaussian") -> Results:
             metrics[f"{BAD_TEXT}_per_class"] = metrics["iou_per_class"]
     for facts in made["domains"].values():
         facts["class_names"] = [BAD_TEXT] * len(COLOURS) if kind == "categorical" else None
-    return Results(**made)
+    return Results.model_validate(made, context=EMBEDDED)
 
 
 def dense_failed() -> Results:
