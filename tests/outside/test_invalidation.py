@@ -79,13 +79,10 @@ scenes in another folder   | kept        kept   kept                again    aga
 two more networks          | +000[23]    kept   +ensemble           again    again | run FOUR
 two more, then two less    | kept        kept   kept                again    again | run FOUR; run TWO
 a network less             | kept        +0000  +laplace            again    again | run laplace.num_networks=1
-other sets of members      | kept        kept   +ensemble           again    again | run ensemble.sets=disjoint
 more samples of the fit    | kept        again  +laplace            again    again | run laplace.num_samples=3
-another prior of the fit   | kept        again  +laplace            again    again | run laplace.precision=5.0
 more passes                | kept        kept   +mine               again    again | run variants=THREE_PASSES
 what divergence does       | kept        kept   kept                again    again | run ensemble.diverged=stop
 another log                | kept        kept   kept                again    again | run training.log=none
-augmentation on the CPU    | kept        kept   kept                again    again | run training.augment=cpu
 another evaluation batch   | kept        kept   again               again    again | run evaluation.batch_size=1
 precision, evaluated       | kept        kept   again               again    again | evaluate BF16
 precision, and back        | kept        kept   kept                again    again | evaluate BF16; run
@@ -98,13 +95,11 @@ stored predictions         | kept        kept   +clean|wild         again    aga
 a store of other settings  | kept        kept   +clean|wild         again    again | STORE_TWICE; evaluate STORE
 a method less              | kept        kept   kept                again    again | run methods=["ensemble","mine"]
 a method more              | +map        kept   +map                again    again | run WITH_MAP
-methods in another order   | kept        kept   kept                again    again | run REORDERED
 a variant renamed          | +other      kept   +other              again    again | run RENAMED
 a variant labelled         | kept        kept   kept                again    again | run variants=LABELLED
 another name of the recipe | kept        kept   kept                again    again | run name=words
 results deleted            | kept        kept   kept                again    again | delete RESULTS; run
 results damaged            | kept        kept   kept                again    again | damage RESULTS; run
-results damaged, evaluated | kept        kept   kept                again    again | damage RESULTS; evaluate
 page deleted               | kept        kept   kept                kept     again | delete report.html; run
 page damaged               | kept        kept   kept                kept     again | damage report.html; run
 recipe deleted             | refused: is not empty and holds no run                | delete recipe.json; recipe
@@ -118,7 +113,6 @@ fit deleted                | kept        +0001  kept                again    aga
 fit damaged                | failed: laplace/0001.posterior.safetensors: damaged   | damage FIT; run members=[2]
 a domain's state deleted   | kept        kept   +mine/wild          again    again | delete STATE RESULTS; run
 a domain's state damaged   | kept        kept   +mine/wild          again    again | damage STATE; delete RESULTS; run
-measured cost deleted      | kept        kept   +mine/cost          again    again | delete COST RESULTS; run
 measured cost damaged      | kept        kept   +mine/cost          again    again | damage COST; delete RESULTS; run
 evaluation deleted         | kept        kept   again               again    again | delete evaluation RESULTS; run
 class counts damaged       | kept        kept   kept                again    again | damage COUNTS; delete RESULTS; run
@@ -159,7 +153,6 @@ VALUES = {
     "LABELLED": compact({"mine": {**PASSES, "label": "Mine"}}),
     "WITH_MAP": 'methods=["ensemble","laplace","mine","map"] map.num_restarts=1 map.num_epochs=1 map.batch_size=2',
     "WITH_SGLD": 'methods=["ensemble","laplace","sgld"]',
-    "REORDERED": 'methods=["mine","laplace","ensemble"]',
     "RENAMED": f'methods=["ensemble","other"] variants={compact({"other": PASSES})}',
     "TWO": "ensemble.num_members=2",
     "FOUR": "ensemble.num_members=4",

@@ -19,7 +19,7 @@ import pytest
 import epibench
 from street_runs import RECIPE, SETTINGS, as_options, epibench_command, flip_bit, numbers, scenes, texts
 
-SEQUENCES = int(os.environ.get("EPIBENCH_TEST_SEQUENCES", "8"))
+SEQUENCES = int(os.environ.get("EPIBENCH_TEST_SEQUENCES", "5"))
 NETWORKS = (2, 3)
 DOMAINS = {"clean": scenes(num_images=3), "wild": scenes("wild", num_images=3), "fog": scenes("haze")}
 KILLED = 99  # the status of a process that ends at a file
