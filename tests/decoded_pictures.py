@@ -8,8 +8,7 @@ import numpy as np
 from PIL import Image
 
 from by_name import by_name
-from epibench.picture_files import PictureFile
-from epibench.results import Grid, ShownPicture
+from epibench.results import Grid, PictureFile, ShownPicture
 
 
 def shown_pictures(run: Path, domain: str) -> list[ShownPicture]:

@@ -158,7 +158,7 @@ def test_gains_of_networks_are_judged_network_by_network() -> None:
     values = {1: [1.0, 2.0, 3.0, 4.0], 8: [0.9, 1.88, 2.91, 3.89]}
     one = entry("A", {1: (2.5, 1.1, 4), 8: (2.395, 1.1, 4)})
     draws = [Draw(M=m, metrics={"ause": value}) for m, column in values.items() for value in column]
-    with_draws = fake.entry("A", one.summary, pool=GROUPS, draws=draws)
+    with_draws = fake.entry("A", one.score.summary, pool=GROUPS, draws=draws)
     changes = [member_change(entry, "ause", 1, 8) for entry in (with_draws, one)]
     assert [change.certainty for change in changes if change] == ["clear", "none"]
 

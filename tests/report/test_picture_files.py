@@ -12,9 +12,8 @@ import pytest
 from epibench import load_results
 from epibench.errors import InputError
 from epibench.files import DamagedError, with_checksum
-from epibench.picture_files import PictureFile
 from epibench.report import write_run_page
-from epibench.results import RESULTS_NAME, Results
+from epibench.results import RESULTS_NAME, PictureFile, Results
 
 KINDS = pytest.mark.parametrize("kind", ["gaussian", "categorical"])
 

@@ -12,7 +12,6 @@ import pytest
 from html_tree import Node, parse_html
 from PIL import Image
 
-from epibench.picture_files import PictureFile
 from epibench.report.charts.lines import STRIPES, class_swatch
 from epibench.report.charts.svg import polyline
 from epibench.report.dense_section import picture_books
@@ -38,7 +37,7 @@ from epibench.report.pictures.dense import (
 )
 from epibench.report.pictures.toy import toy_book
 from epibench.report.runs import domains_of, methods_of, read_runs
-from epibench.results import Grid, Results
+from epibench.results import Grid, PictureFile, Results
 
 STYLES = ClassStyles(["road", "sky"], [(128, 64, 128), (70, 130, 180)])
 METHODS = {
