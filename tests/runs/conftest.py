@@ -1,7 +1,5 @@
 """Fixtures of tests of runs: the command line in this process, and training that saves as often as possible."""
 
-import gc
-import importlib
 import sys
 from collections.abc import Callable, Iterator
 
@@ -9,16 +7,6 @@ import pytest
 from fault_injection import save_often
 
 from epibench.cli import main
-
-
-@pytest.fixture(autouse=True, scope="module")
-def short_collections() -> Iterator[None]:
-    """Leave objects of libraries out of the garbage collections that every toy run asks for."""
-    importlib.import_module("epibench.metrics")  # and with it most libraries
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")
