@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from silent_reporter import Silent, run_in
+from silent_reporter import Silent, by_name, run_in
 from small_dense_recipe import small_dense
 from small_recipes import small
 
-from by_name import by_name
 from epibench import api
 from epibench.errors import InputError
 from epibench.recipes.only import networks_asked_for

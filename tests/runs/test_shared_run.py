@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from silent_reporter import run_in
+from silent_reporter import read_results, run_in
 from small_dense_recipe import small_dense
 from small_recipes import small
 
-from by_name import by_name
 from epibench.recipes import Recipe
 
 # What is begun is noted in a file, a line each; training and evaluation begin once their gates are there.
@@ -114,8 +112,7 @@ class Started:
         return self.notes.read_text().splitlines() if self.notes.exists() else []
 
     def results(self) -> dict[str, Any]:
-        written: dict[str, Any] = by_name(json.loads((self.folder / "results.json").read_text()))
-        return written
+        return read_results(self.folder)
 
     def wait(self, processes: Sequence[subprocess.Popen[str]]) -> None:
         for process in processes:
