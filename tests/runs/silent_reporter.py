@@ -13,9 +13,10 @@ from epibench.errors import InputError
 
 
 class Silent:
-    """A reporter that notes steps, their units before and during the run, and messages."""
+    """Note steps, their units before and during the run, and messages; stop at a unit of a step."""
 
-    def __init__(self) -> None:
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.stop_at = stop_at
         self.steps: list[str] = []
         self.done: dict[str, int] = {}
         self.advanced: dict[str, int] = {}
@@ -33,6 +34,8 @@ class Silent:
         def advance(units: int, note: str = "") -> None:
             assert units >= 0
             self.advanced[name] += units
+            if self.stop_at is not None and done + self.advanced[name] >= self.stop_at:
+                raise KeyboardInterrupt
 
         yield advance
 

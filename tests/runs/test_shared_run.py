@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fault_injection import save_often
 from silent_reporter import read_results, run_in
 from small_dense_recipe import small_dense
 from small_recipes import small
@@ -160,12 +161,8 @@ def image_recipe(cache: Path) -> Recipe:
 @pytest.fixture(scope="module")
 def alone(image_recipe: Recipe, tmp_path_factory) -> dict[str, Any]:
     """What one process finds."""
-    from epibench.training import network
-    from epibench.training.state import Pacer
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(network, "LOG_EVERY", 2)
-        patch.setattr(Pacer, "due", lambda pacer: True)
+        save_often(patch.setattr)
         return run_in(tmp_path_factory.mktemp("alone") / "run", image_recipe)
 
 
