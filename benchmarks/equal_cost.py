@@ -19,7 +19,6 @@ from pathlib import Path
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from epibench.evaluation.cost import network_cost
 from epibench.methods.laplace import Laplace
 from epibench.methods.swag import SWA
 from epibench.recipes import DenseRecipe, read_recipe
@@ -71,8 +70,9 @@ class Comparison:
             return float(images * image * (2 if method.precision == "validation" else 1))
         if isinstance(method, SWA):  # statistics of batch norm, for every sample
             network = self.recipe.builder(self.classes, method=name)().eval()
-            batch = network_cost(network, self.crops(name))["flops"]
-            return float(method.of_network * method.refresh_batches * batch)
+            with torch.inference_mode(), FlopCounterMode(display=False) as counter:
+                network(self.crops(name))
+            return float(method.of_network * method.refresh_batches * counter.get_total_flops())
         assert not method.fits, f"what {name} fits is not counted here"
         return 0.0
 

@@ -21,8 +21,9 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from epibench.evaluation.cost import network_cost
+from epibench.evaluation.cost import num_parameters
 from epibench.networks.deeplabv3 import DeepLabV3
 from epibench.networks.depth_completion import DepthCompletion
 from epibench.networks.pruning import prune_channels
@@ -69,13 +70,15 @@ class Bench:
         network.to(self.device).eval().requires_grad_(False)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         inputs = self.inputs()
-        cost = network_cost(network, inputs)
+        with torch.inference_mode(), FlopCounterMode(display=False) as counter:
+            network(inputs)
+        parameters, flops = num_parameters(network), counter.get_total_flops()
         eager, peak = self.milliseconds(network, inputs), self.peak(network, inputs)
         memory = None if peak is None else (peak - before) / 1e6
         compiled = None
         if self.compile:
             compiled = self.milliseconds(cast(nn.Module, torch.compile(network)), inputs)
-        return Row(cost["parameters"], cost["flops"], eager, compiled, memory)
+        return Row(parameters, flops, eager, compiled, memory)
 
     def allocated(self) -> int:
         """Bytes that are in use before a network is there; what was compiled for the last one is forgotten."""

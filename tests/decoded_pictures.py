@@ -1,20 +1,22 @@
 """Pictures of results as arrays of numbers."""
 
 import io
-import json
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from by_name import by_name
-from epibench.results import Grid, PictureFile, ShownPicture
+from epibench.results import Grid, PictureFile, ShownPicture, load_results
 
 
 def shown_pictures(run: Path, domain: str) -> list[ShownPicture]:
     """Return the pictures that the results of a run have of a domain."""
-    results = by_name(json.loads((run / "results.json").read_text(encoding="utf-8")))
-    return [ShownPicture.model_validate(each, context=run) for each in results["pictures"][domain]]
+    results = load_results(run)
+    scores = [score for score in results.latest() if score.domain == domain]
+    return [
+        ShownPicture(**dict(shown), methods={s.method: p for s in scores for p in s.pictures if p.image == shown.image})
+        for shown in results.domains[domain].pictures
+    ]
 
 
 def decoded(file: PictureFile) -> np.ndarray:

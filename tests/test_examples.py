@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from by_name import by_name
 from epibench.errors import InputError
+from epibench.results import load_results
 from named_recipes import recipe_of
 
 ROOT = Path(__file__).parents[1]
@@ -58,12 +58,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_example_runs_with_network_method_and_data_of_its_own(run: Path) -> None:
-    results = by_name(json.loads((run / "results.json").read_text()))
-    assert results["recipe"]["network"] == {"kind": "own", "name": "own:TinyNetwork", "options": {}}
-    assert results["methods"]["last"]["label"] == "Last epochs"
-    assert results["methods"]["last"]["num_members"] == 8  # four epochs of each of two trainings
-    assert results["domains"]["day"]["class_names"] == ["grass", "dark square", "light square"]
-    assert [results["domains"][name]["role"] for name in ("day", "dusk")] == ["in-domain", "shifted"]
+    results = load_results(run)
+    assert results.recipe["network"] == {"kind": "own", "name": "own:TinyNetwork", "options": {}}
+    assert results.methods["last"].label == "Last epochs"
+    assert results.score("last", "day").pool.num_members == 8  # four epochs of each of two trainings
+    assert results.domains["day"].class_names == ["grass", "dark square", "light square"]
+    assert [results.domains[name].role for name in ("day", "dusk")] == ["in-domain", "shifted"]
     assert (run / "report.html").exists()
 
 

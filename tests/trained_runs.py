@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from fault_injection import save_often
 from safetensors import safe_open
 from safetensors.torch import load_file
+from silent_reporter import Silent
 from torch import Tensor
 
 import epibench
@@ -30,34 +31,11 @@ from epibench.runs.toy import ToyExperiment
 from epibench.runs.train import collect_trained
 from epibench.runs.train_job import jobs_of
 from epibench.runs.trained_views import view_of
+from epibench.training import stacked
 from epibench.training.statistics import batch_norm_statistics
 
 WEIGHTS = re.compile(r"(\d+)(?:-(\d+))?(?:\.\d+)?\.safetensors")  # first and last network, epoch
 Weights = dict[str, Tensor]
-
-
-class Reporter:
-    """Note messages and the units with which steps begin; stop `train METHOD` once it reaches a unit."""
-
-    def __init__(self, stop_at: int | None = None) -> None:
-        self.said: list[str] = []
-        self.begun: dict[str, int] = {}
-        self.stop_at = stop_at
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    @contextmanager
-    def step(self, name: str, total: int, done: int = 0) -> Iterator[Any]:
-        self.begun[name] = reached = done
-
-        def advance(units: int, note: str = "", /) -> None:
-            nonlocal reached
-            reached += units
-            if self.stop_at is not None and reached >= self.stop_at:
-                raise KeyboardInterrupt
-
-        yield advance
 
 
 @dataclass(frozen=True)
@@ -100,7 +78,7 @@ class TrainedRun:
     @property
     def run(self) -> Run:
         machine = Machine(torch.device("cpu"), jobs=1, workers=0)
-        return Run(self.recipe, RunFolder(self.folder), machine, Reporter())
+        return Run(self.recipe, RunFolder(self.folder), machine, Silent())
 
     def collected(self, method: str) -> Any:
         """The networks of a method that can be used: numbers, weights of members, seconds; why others cannot."""
@@ -132,19 +110,22 @@ class TrainedRun:
         return weights | batch_norm_statistics(module, seen)
 
 
-def train(recipe: Recipe, folder: Path, *only: str, reporter: Reporter | None = None) -> TrainedRun:
+def train(recipe: Recipe, folder: Path, *only: str, reporter: Silent | None = None) -> TrainedRun:
     """Train the networks of a recipe, or only some, in this process."""
-    epibench.train(recipe, folder, only=only, device="cpu", jobs=1, progress=reporter or Reporter())
+    epibench.train(recipe, folder, only=only, device="cpu", jobs=1, progress=reporter or Silent())
     return TrainedRun(recipe, folder)
 
 
 def train_killed(recipe: Recipe, folder: Path, *only: str, stop_at: int) -> TrainedRun:
-    """Train until a step, stop there as by a kill, and train on; a state must have been saved before."""
-    with pytest.raises(KeyboardInterrupt):
-        train(recipe, folder, *only, reporter=Reporter(stop_at))
-    again = Reporter()
-    trained = train(recipe, folder, *only, reporter=again)
-    (begun,) = again.begun.values()
+    """Train until a step, stop there as by a kill, and train on from a state. States are saved often."""
+    again = Silent()
+    with pytest.MonkeyPatch.context() as patch:
+        save_often(patch.setattr, log_every=1)
+        patch.setattr(stacked, "next_segment", lambda epochs, seconds: 1)
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, folder, *only, reporter=Silent(stop_at))
+        trained = train(recipe, folder, *only, reporter=again)
+    (begun,) = again.done.values()
     assert 0 < begun < stop_at
     return trained
 

@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 EVALUATED = "evaluated"  # the folder for results of models, where a command is given none
 
 
-# Runs
-
-
 @arg.checked
 def run(
     recipe: arg.RecipeOrRun,
@@ -384,9 +381,6 @@ def publish(folder: RunFolder, results: Results, reporter: Reporter) -> Results:
     if not results.methods:
         raise InputError("; ".join(results.failed.values()))
     return results
-
-
-# Stored predictions
 
 
 @arg.checked

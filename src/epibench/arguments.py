@@ -120,9 +120,6 @@ def unfit(name: str, given: Any, wanted: str, typed: str = "") -> ArgumentError:
     )
 
 
-# Values
-
-
 def _number(given: Any) -> Any:
     """A number of NumPy or torch as one of Python."""
     return given.item() if getattr(given, "ndim", None) == 0 else given
@@ -235,8 +232,7 @@ def _read_texts(text: str) -> list[str]:
     return text.split(",")
 
 
-# Types: what pydantic checks, then the description.
-
+# What pydantic checks, then the description.
 _Int = Annotated[int, Strict(), BeforeValidator(_number)]
 _Str = Annotated[str, Strict()]
 Whole = Annotated[_Int, Argument("a whole number, e.g. 16", "N", reads(int))]

@@ -43,7 +43,8 @@ def report(
     from epibench.results import RESULTS_NAME, load_results
 
     runs = [Path(path) for path in results]
-    loaded, folders = [load_results(path) for path in runs], [_folder_of(path) for path in runs]
+    loaded = [load_results(path) for path in runs]
+    folders = [(path if path.is_dir() else path.parent).resolve() for path in runs]
     # A run is called by its folder, or by its file where that has a name of its own.
     names = [
         path.stem if path.is_file() and path.name != RESULTS_NAME else folder.name
@@ -70,11 +71,6 @@ def report(
     for word, path in zip(("report: ", "markdown:"), written, strict=False):
         reporter.say(f"{word} {path}")
     return page
-
-
-def _folder_of(path: Path) -> Path:
-    """The folder of a run or of a results file."""
-    return (path if path.is_dir() else path.parent).resolve()
 
 
 @arg.checked

@@ -1,6 +1,5 @@
 """`epibench run`, `recipes` and `report` as a user calls them."""
 
-import json
 import os
 import signal
 import subprocess
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 from small_recipes import SETTINGS
 
-from by_name import by_name
 from epibench.results import Draw, Stat, load_results
 from named_recipes import NAMES, recipe_of
 
@@ -45,10 +43,8 @@ def test_a_finished_run_is_shown_again_without_training(tmp_path: Path, run) -> 
 def test_the_recipe_of_a_run_gives_the_same_numbers(tmp_path: Path, run) -> None:
     run("run", "toy-regression", "--out", tmp_path / "one", *settings('methods=["ensemble"]'))
     assert run("run", tmp_path / "one" / "recipe.json", "--out", tmp_path / "two")[0] == 0
-    one, two = (
-        by_name(json.loads((tmp_path / name / "results.json").read_text(encoding="utf-8"))) for name in ("one", "two")
-    )
-    assert one["summary"] == two["summary"]
+    one, two = (load_results(tmp_path / name).latest() for name in ("one", "two"))
+    assert [score.summary for score in one] == [score.summary for score in two]
 
 
 def test_a_recipe_is_written_in_full_with_its_settings(tmp_path: Path, run) -> None:
@@ -151,10 +147,8 @@ def test_another_method_in_the_folder_is_trained_beside_what_is_there(tmp_path: 
     assert status == 0
     assert "train ensemble" in said
     assert "train map" not in said
-    assert list(by_name(json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8")))["summary"]) == [
-        "map",
-        "ensemble",
-    ]
+    scores = load_results(tmp_path / "run").latest()
+    assert list(dict.fromkeys(score.method for score in scores)) == ["map", "ensemble"]
 
 
 def test_a_run_whose_only_method_failed_says_so_everywhere(tmp_path: Path, run) -> None:
@@ -163,9 +157,9 @@ def test_a_run_whose_only_method_failed_says_so_everywhere(tmp_path: Path, run) 
     assert status == 2
     assert said.strip().splitlines()[-1].startswith("epibench: sgld: ")
     assert "Traceback" not in said
-    results = by_name(json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8")))
-    assert results["summary"] == {}
-    assert "lower sgld.learning_rate" in results["failed"]["sgld"]
+    results = load_results(tmp_path / "run")
+    assert results.scores == []
+    assert "lower sgld.learning_rate" in results.failed["sgld"]
     assert "lower sgld.learning_rate" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from epibench.evaluation.cost import cost_per_image, count_flops, network_cost, training_cost
+from epibench.evaluation.cost import cost_per_image, count_flops, training_cost
 from epibench.members.draws import make_draws
 from epibench.members.networks import NetworkPool
 from epibench.methods import Member, MemberTable, Method
@@ -125,12 +125,6 @@ def test_members_of_several_trunks_are_counted_with_all_of_these(image: dict[str
     }
     of_one, of_two = pool.weight_bytes(range(1)), pool.weight_bytes(range(2))
     assert costs[2].weight_bytes == 2 * of_one > of_two  # two trunks
-
-
-def test_a_network_has_its_parameters_and_the_operations_of_a_pass(image: dict[str, Tensor]) -> None:
-    network = build().eval()
-    parameters = sum(each.numel() for each in network.parameters())
-    assert network_cost(network, image) == {"parameters": parameters, "flops": operations(network, image)}
 
 
 def test_windows_are_counted_each(image: dict[str, Tensor]) -> None:

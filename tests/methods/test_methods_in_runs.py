@@ -21,7 +21,6 @@ from epibench.methods import METHODS
 from epibench.methods.optimised import Optimised
 from epibench.recipes import Recipe
 from trained_runs import TrainedRun, assert_same_weights, train, train_killed
-from work_sizes import save_often
 
 
 class Mixed(Optimised):
@@ -130,10 +129,7 @@ def test_random_sets_may_mix_the_snapshots_of_all_networks() -> None:
         small("toy-regression", *settings, "members=[7]")
 
 
-def test_a_training_that_was_stopped_ends_as_if_it_had_not(
-    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save_often(monkeypatch)
+def test_a_training_that_was_stopped_ends_as_if_it_had_not(case: Case, tmp_path: Path) -> None:
     recipe = case.run.recipe
     if not recipe.training_steps(case.name):
         assert recipe.method(case.name).source is not None  # there is nothing to stop

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from pydantic import ValidationError
-from silent_reporter import run_in
+from silent_reporter import Silent, run_in
 from small_dense_recipe import small_dense
 from small_recipes import small
 from small_segmentation_recipe import small_segmentation
@@ -27,8 +27,7 @@ from epibench.networks.shaping import shape_like
 from epibench.recipes import Recipe
 from epibench.training.rules import Adam, Pace, Step
 from made_up_images import made_up_images
-from trained_runs import Reporter, TrainedRun, assert_same_weights, train, train_killed
-from work_sizes import save_often
+from trained_runs import TrainedRun, assert_same_weights, train, train_killed
 
 ONLY = ('methods=["pruned"]', "members=[1,2]")
 STRUCTURES = ("channels", "weights")
@@ -145,10 +144,7 @@ class TestSmallerNetworks:
 
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("kind", ["toy", "depth"])
-def test_a_kill_and_a_resume_change_nothing(
-    kind: str, structure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save_often(monkeypatch)
+def test_a_kill_and_a_resume_change_nothing(kind: str, structure: str, tmp_path: Path) -> None:
     recipe = make_recipe(kind, tmp_path, f"pruned.structure={structure}", "pruned.num_epochs=4")
     only = "pruned" if kind == "toy" else "pruned:1"
     whole = train(recipe, tmp_path / "run", only)
@@ -205,10 +201,10 @@ class TestNetworksOfTheUser:
         assert sum(int((each == 0).sum()) for each in weights.values()) == round(0.5 * (16 * 4 * 9 + 2 * 16))
 
     def test_are_refused_where_channels_are_asked_for(self, tmp_path: Path) -> None:
-        recipe, reporter = self.recipe(tmp_path, "channels"), Reporter()
+        recipe, reporter = self.recipe(tmp_path, "channels"), Silent()
         with pytest.raises(InputError, match=r"^pruned: OwnNetwork does not say which channels .*: structure=weights$"):
             train(recipe, tmp_path / "run", reporter=reporter)
-        assert not [name for name in reporter.begun if name.startswith("train ")]  # not even those to start from
+        assert not reporter.trained  # not even those to start from
 
 
 class TestKeepZeros:

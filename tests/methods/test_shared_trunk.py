@@ -36,7 +36,6 @@ from epibench.training.rules import Adam, poly
 from epibench.training.state import TrainingCallbacks
 from small_pools import network_pool
 from trained_runs import TrainedRun, assert_same_weights, train, train_killed
-from work_sizes import save_often
 
 Weights = dict[str, Tensor]
 depth = partial(DepthCompletion, 8, (1, 1, 1, 1), init_std=None)
@@ -415,10 +414,7 @@ class TestFrozen:
         assert changed
         assert not [name for name in changed if name.startswith(modules)]
 
-    def test_end_after_a_kill_as_if_they_had_not_stopped(
-        self, run: TrainedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        save_often(monkeypatch)
+    def test_end_after_a_kill_as_if_they_had_not_stopped(self, run: TrainedRun, tmp_path: Path) -> None:
         run.copy_sources("shared_trunk", tmp_path)
         killed = train_killed(run.recipe, tmp_path, "shared_trunk:1", stop_at=4)
         assert_same_weights(killed.kept("shared_trunk", 1), run.kept("shared_trunk", 1))

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from silent_reporter import Silent
 from small_dense_recipe import small_dense
 from small_recipes import small
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from epibench.networks.shaping import shape_like
 from epibench.recipes import Recipe
 from epibench.training.state import Weights
 from made_up_images import made_up_images
-from trained_runs import Reporter, TrainedRun, assert_same_weights, train
+from trained_runs import TrainedRun, assert_same_weights, train
 
 
 class Continued(Optimised):
@@ -102,7 +103,7 @@ def test_what_decides_the_source_decides_those_that_start_from_it(tmp_path: Path
 def test_networks_that_are_not_trained_are_not_said_to_be(kind: str, tmp_path: Path) -> None:
     said = []
     for _ in range(2):
-        reporter = Reporter()
+        reporter = Silent()
         train(make_recipe(kind, tmp_path), tmp_path / "run", "continued", reporter=reporter)
         said.append([text for text in reporter.said if "trained already" in text])
     assert said[0] == []
@@ -110,11 +111,10 @@ def test_networks_that_are_not_trained_are_not_said_to_be(kind: str, tmp_path: P
 
 
 def test_networks_that_others_start_from_are_trained_first(tmp_path: Path) -> None:
-    recipe, reporter = make_recipe("images", tmp_path, 'methods=["continued", "mc_dropout"]', num_epochs=1), Reporter()
+    recipe, reporter = make_recipe("images", tmp_path, 'methods=["continued", "mc_dropout"]', num_epochs=1), Silent()
     run = train(recipe, tmp_path / "run", "continued:1", "mc_dropout", reporter=reporter)
-    begun = [name for name in reporter.begun if name.startswith("train ")]
-    assert sorted(begun) == ["train continued", "train ensemble", "train mc_dropout"]
-    assert begun[-1] == "train continued"
+    assert sorted(reporter.trained) == ["train continued", "train ensemble", "train mc_dropout"]
+    assert reporter.trained[-1] == "train continued"
     assert [path.name for path in run.files("ensemble")] == ["0001.safetensors"]
 
 

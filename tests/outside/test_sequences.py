@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fault_injection import save_often
 
 import epibench
 from street_runs import RECIPE, SETTINGS, as_options, epibench_command, flip_bit, numbers, scenes, texts
@@ -38,9 +39,7 @@ def settings(networks: int, domains: int) -> list[str]:
 def small_steps() -> Iterator[None]:
     """Save after every step of training and every image, and evaluate in parts of two images."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("epibench.training.network.LOG_EVERY", 1)
-        patch.setattr("epibench.training.state.Pacer.due", lambda pacer: True)
-        patch.setattr("epibench.members.on_images.PORTION_PIXELS", {"cpu": 1})
+        save_often(patch.setattr, log_every=1)
         patch.setattr("epibench.runs.stretches.STRETCH_PIXELS", 1)
         patch.setattr("epibench.runs.stretches.STRETCH_IMAGES", 2)
         yield

@@ -1,24 +1,9 @@
-"""Fixtures of tests of runs: the command line in this process, and training that saves as often as possible."""
+"""Fixtures of tests of runs."""
 
-import gc
-import importlib
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from fault_injection import save_often
-
-from epibench.cli import main
-
-
-@pytest.fixture(autouse=True, scope="module")
-def short_collections() -> Iterator[None]:
-    """Leave objects of libraries out of the garbage collections that every toy run asks for."""
-    importlib.import_module("epibench.metrics")  # and with it most libraries
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")
@@ -27,16 +12,3 @@ def eager() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         save_often(patch.setattr)
         yield
-
-
-@pytest.fixture
-def command_line(monkeypatch, capsys) -> Callable[..., tuple[int, str]]:
-    """Run `epibench …` in this process; return its status and its stderr."""
-
-    def call(*arguments: object) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["epibench", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return stop.value.code or 0, capsys.readouterr().err
-
-    return call

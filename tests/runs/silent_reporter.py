@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import epibench
-from by_name import by_name
 from epibench.errors import InputError
 
 
 class Silent:
-    """A reporter that notes steps, their units before and during the run, and messages."""
+    """Note steps, their units before and during the run, and messages; stop at a unit of a step."""
 
-    def __init__(self) -> None:
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.stop_at = stop_at
         self.steps: list[str] = []
         self.done: dict[str, int] = {}
         self.advanced: dict[str, int] = {}
@@ -34,6 +34,8 @@ class Silent:
         def advance(units: int, note: str = "") -> None:
             assert units >= 0
             self.advanced[name] += units
+            if self.stop_at is not None and done + self.advanced[name] >= self.stop_at:
+                raise KeyboardInterrupt
 
         yield advance
 
@@ -41,6 +43,41 @@ class Silent:
     def trained(self) -> list[str]:
         """The steps that trained anything."""
         return [name for name in self.steps if name.startswith("train ")]
+
+
+def by_name(content: dict[str, Any]) -> dict[str, Any]:
+    """The content with parts of its newest scores by method and domain, and facts on pools and images beside them."""
+    newest = [one for one in content["scores"] if one["settings"] == content["scores"][0]["settings"]]
+    parts: dict[str, Any] = {part: {} for part in ("summary", "draws", "curves")}
+    for score in newest:
+        for part, of_method in parts.items():
+            of_method.setdefault(score["method"], {})[score["domain"]] = score[part]
+    methods = {  # cost is measured, and members may be of older evaluations, too
+        name: {key: value for key, value in facts.items() if key not in ("cost", "members")}
+        for name, facts in content["methods"].items()
+    }
+    pools = {score["method"]: score["pool"] | {"overlap": score["overlap"]} for score in newest}
+    sizes = {
+        score["domain"]: {"num_images": score["num_images"], "num_pixels": score["pixels"]["valid"]} for score in newest
+    }
+    pictures = {}
+    for name, facts in content["domains"].items():
+        shown = {score["method"]: score["pictures"] for score in newest if score["domain"] == name}
+        pictures[name] = [
+            image | {"methods": {m: p for m, ps in shown.items() for p in ps if p["image"] == image["image"]}}
+            for image in facts["pictures"]
+        ]
+    return {
+        **{name: part for name, part in content.items() if name != "scores"},
+        **parts,
+        "pictures": pictures,
+        "methods": {name: facts | pools[name] for name, facts in methods.items() if name in pools},
+        "domains": {name: facts | sizes.get(name, {}) for name, facts in content["domains"].items()},
+        "cost": {name: facts["cost"] for name, facts in content["methods"].items()},
+        "training": {name: facts["training"] for name, facts in content["methods"].items()},
+        "kind": newest[0]["kind"] if newest else None,
+        "unit": newest[0]["unit"] if newest else None,
+    }
 
 
 def run_in(

@@ -25,7 +25,8 @@ import epibench
 from decoded_pictures import numbers as numbers_in
 from decoded_pictures import shown_pictures
 from epibench.errors import InputError
-from stored_arrays import stored_arrays
+from stored_pixels import stored_arrays
+from street_runs import epibench_command
 
 DECIDED = ("summary", "draws", "curves", "pictures", "domains", "methods", "training", "failed")
 METRICS = {
@@ -182,9 +183,9 @@ def test_every_network_has_its_weights_and_its_log(finished: Path) -> None:
 # The same numbers
 
 
-def test_the_recipe_in_a_file_gives_the_same_numbers(finished, results, tmp_path: Path, command_line) -> None:
+def test_the_recipe_in_a_file_gives_the_same_numbers(finished, results, tmp_path: Path) -> None:
     recipe = finished / "recipe.json"
-    status, _ = command_line("run", recipe, "--out", tmp_path / "again", "--jobs", 1, "--device", "cpu")
+    status, _ = epibench_command("run", recipe, "--out", tmp_path / "again", "--jobs", 1, "--device", "cpu")
     assert status == 0
     assert numbers(read_results(tmp_path / "again")) == numbers(results)
 
@@ -457,9 +458,9 @@ def test_networks_that_have_diverged_are_not_trained_again(diverging: Path, cach
     assert again.steps == []
 
 
-def test_a_failed_method_makes_the_status_2(diverging: Path, command_line) -> None:
+def test_a_failed_method_makes_the_status_2(diverging: Path) -> None:
     recipe = diverging / "recipe.json"
-    status, said = command_line("run", recipe, "--out", diverging, "--jobs", 1, "--device", "cpu")
+    status, said = epibench_command("run", recipe, "--out", diverging, "--jobs", 1, "--device", "cpu")
     assert status == 2
     assert said.splitlines()[-1].startswith("epibench: 3 of 3 networks failed: hot: network 0")
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from silent_reporter import Silent, run_in
+from silent_reporter import Silent, by_name, run_in
 from small_dense_recipe import small_dense
 from small_recipes import small
 
-from by_name import by_name
 from epibench import api
 from epibench.errors import InputError
 from epibench.recipes.only import networks_asked_for
@@ -24,6 +23,7 @@ from epibench.runs.machine import Machine, Run
 from epibench.runs.ray_executor import environment
 from epibench.runs.toy import ToyExperiment
 from epibench.runs.train import collect_trained
+from street_runs import epibench_command
 
 
 @pytest.fixture(scope="module")
@@ -44,24 +44,24 @@ def test_the_local_executor_does_jobs_here() -> None:
     assert received == [(0, 2), (1, 6), (2, 10)]
 
 
-def test_an_unknown_executor_is_refused_with_those_there_are(command_line, tmp_path: Path) -> None:
+def test_an_unknown_executor_is_refused_with_those_there_are(tmp_path: Path) -> None:
     for command in (("run", "street-depth"), ("train", "street-depth"), ("evaluate", "nowhere")):
-        status, said = command_line(*command, "--executor", "slurm")
+        status, said = epibench_command(*command, "--executor", "slurm")
         assert (status, said.strip()) == (2, "epibench: --executor 'slurm' is unknown: there are local and ray")
     with pytest.raises(InputError, match="executor 'slurm' is unknown"):
         api.run("street-depth", tmp_path / "run", executor="slurm")
 
 
-def test_without_ray_one_line_says_what_to_install(command_line, monkeypatch, tmp_path: Path) -> None:
+def test_without_ray_one_line_says_what_to_install(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
-    status, said = command_line("run", "toy-regression-quick", "--executor", "ray", "--out", tmp_path / "run")
+    status, said = epibench_command("run", "toy-regression-quick", "--executor", "ray", "--out", tmp_path / "run")
     assert status == 2
     assert said.splitlines()[-1] == "epibench: --executor ray needs a package more: pip install 'epibench[ray]'"
     assert not (tmp_path / "run").exists()
 
 
-def test_given_models_are_evaluated_here(command_line) -> None:
-    status, said = command_line("evaluate", "--model", "onnx:a.onnx", "--executor", "ray")
+def test_given_models_are_evaluated_here() -> None:
+    status, said = epibench_command("evaluate", "--model", "onnx:a.onnx", "--executor", "ray")
     assert status == 2
     assert "--executor ray: the networks of a run" in said
 
@@ -223,18 +223,18 @@ def test_stacked_networks_are_trained_together() -> None:
         networks_asked_for(["sgld:0"], recipe, "--only")
 
 
-def test_parts_of_a_training_are_the_whole(recipe, tmp_path: Path, command_line) -> None:
+def test_parts_of_a_training_are_the_whole(recipe, tmp_path: Path) -> None:
     """Each command trains what it was asked for, and nothing else; the numbers are those of one command."""
     whole = run_in(tmp_path / "whole", recipe)
     (tmp_path / "recipe.json").write_text(recipe.model_dump_json())
     command = ("train", tmp_path / "recipe.json", "--out", tmp_path / "parts", "--device", "cpu", "--jobs", "1")
     weights = tmp_path / "parts" / "members"
-    status, said = command_line(*command, "--only", "ensemble:1-2")
+    status, said = epibench_command(*command, "--only", "ensemble:1-2")
     assert status == 0
     assert "; 3 more are to be trained; " in said
     trained = sorted(str(path.relative_to(weights)) for path in weights.rglob("*.safetensors"))
     assert trained == ["ensemble/0001.safetensors", "ensemble/0002.safetensors"]
-    assert command_line(*command, "--only", "ensemble:0,1", "--only", "mc_dropout")[0] == 0
+    assert epibench_command(*command, "--only", "ensemble:0,1", "--only", "mc_dropout")[0] == 0
     reporter = Silent()
     parts = steps.evaluate(Run(recipe, RunFolder(tmp_path / "parts"), Machine(torch.device("cpu"), 1, 0), reporter))
     assert by_name(parts.model_dump(mode="json"))["draws"] == whole["draws"]

@@ -19,9 +19,9 @@ from small_recipes import small
 
 import epibench
 from epibench.errors import InputError
+from street_runs import epibench_command
 
 FLIPS = 60
-Command = Callable[..., tuple[int, str]]
 Recipe = Any
 
 
@@ -108,11 +108,11 @@ def unsigned(content: bytes) -> bytes:
     ids=" ".join,
 )
 def test_commands_refuse_results_that_have_changed(
-    change: Callable[[bytes], bytes], command: tuple[str, ...], run: Path, command_line: Command
+    change: Callable[[bytes], bytes], command: tuple[str, ...], run: Path
 ) -> None:
     file = run / "results.json"
     file.write_bytes(change(file.read_bytes()))
-    status, said = command_line(*(part.replace("RUN", str(run)) for part in command))
+    status, said = epibench_command(*(part.replace("RUN", str(run)) for part in command))
     assert status == 2
     assert said.startswith(f"epibench: {file}: damaged")
     assert said.count("\n") == 1
@@ -121,11 +121,11 @@ def test_commands_refuse_results_that_have_changed(
 @pytest.mark.parametrize("change", [digits_changed, unsigned])
 @pytest.mark.parametrize("command", ["run", "train", "evaluate", "merge"])
 def test_commands_refuse_a_run_whose_recipe_has_changed(
-    change: Callable[[bytes], bytes], command: str, run: Path, command_line: Command
+    change: Callable[[bytes], bytes], command: str, run: Path
 ) -> None:
     file = run / "recipe.json"
     file.write_bytes(change(file.read_bytes()))
-    status, said = command_line(command, run)
+    status, said = epibench_command(command, run)
     assert status == 2
     assert said.startswith(f"epibench: {file}: damaged")
     assert f"epibench run RECIPE --out {run}" in said
@@ -133,13 +133,13 @@ def test_commands_refuse_a_run_whose_recipe_has_changed(
 
 
 def test_a_run_with_a_damaged_recipe_continues_if_the_recipe_is_given_again(
-    run: Path, recipe: Recipe, tmp_path: Path, command_line: Command
+    run: Path, recipe: Recipe, tmp_path: Path
 ) -> None:
     before, weights = numbers(run), (run / "members/sgld").stat().st_mtime_ns
     (tmp_path / "mine.json").write_text(recipe.model_dump_json())
     (run / "recipe.json").write_bytes(digits_changed((run / "recipe.json").read_bytes()))
     (run / "results.json").unlink()
-    status, said = command_line("run", tmp_path / "mine.json", "--out", run)
+    status, said = epibench_command("run", tmp_path / "mine.json", "--out", run)
     assert status == 0, said
     assert f"{run / 'recipe.json'}: damaged; it is written again" in said
     assert recipe_in(run) == recipe.model_dump(mode="json")
@@ -148,11 +148,11 @@ def test_a_run_with_a_damaged_recipe_continues_if_the_recipe_is_given_again(
 
 
 def test_beside_a_damaged_recipe_weights_of_another_recipe_are_refused(
-    run: Path, recipe: Recipe, tmp_path: Path, command_line: Command
+    run: Path, recipe: Recipe, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.json").write_text(recipe.model_copy(update={"seed": 1}).model_dump_json())
     (run / "recipe.json").write_bytes(digits_changed((run / "recipe.json").read_bytes()))
-    status, said = command_line("run", tmp_path / "mine.json", "--out", run)
+    status, said = epibench_command("run", tmp_path / "mine.json", "--out", run)
     assert status == 2
     assert "made with other settings or other data than these" in said
 
@@ -168,39 +168,37 @@ def test_a_copy_of_a_recipe_may_be_edited(change: Callable[[bytes], bytes], run:
 
 
 @pytest.mark.parametrize("name", ["results.json", "recipe.json"])
-def test_pipes_and_sparse_files_are_refused_unread(name: str, run: Path, command_line: Command) -> None:
+def test_pipes_and_sparse_files_are_refused_unread(name: str, run: Path) -> None:
     file = run / name
     command = "report" if name == "results.json" else "evaluate"
     with file.open("wb") as stream:
         stream.truncate(2**36)
-    status, said = command_line(command, run)
+    status, said = epibench_command(command, run)
     assert (status, said.count("\n")) == (2, 1)
     assert said.startswith(f"epibench: {file}: damaged: it has 65,536 MiB")
     file.unlink()
     os.mkfifo(file)
-    status, said = command_line(command, run)
+    status, said = epibench_command(command, run)
     assert (status, said.count("\n")) == (2, 1)
     assert f"{file}: a folder, a pipe or a device" in said
 
 
-def test_results_that_are_a_link_to_nowhere_make_no_folder_elsewhere(
-    run: Path, recipe: Recipe, tmp_path: Path, command_line: Command
-) -> None:
+def test_results_that_are_a_link_to_nowhere_make_no_folder_elsewhere(run: Path, recipe: Recipe, tmp_path: Path) -> None:
     before = numbers(run)
     (tmp_path / "mine.json").write_text(recipe.model_dump_json())
     (run / "results.json").unlink()
     (run / "results.json").symlink_to(tmp_path / "elsewhere/deep/results.json")
-    assert command_line("run", tmp_path / "mine.json", "--out", run)[0] == 0
+    assert epibench_command("run", tmp_path / "mine.json", "--out", run)[0] == 0
     assert not (tmp_path / "elsewhere").exists()
     assert numbers(run) == before
 
 
 @pytest.mark.parametrize("name", ["members", "evaluation", "predictions"])
-def test_folders_that_are_links_to_nowhere_are_refused(name: str, run: Path, command_line: Command) -> None:
+def test_folders_that_are_links_to_nowhere_are_refused(name: str, run: Path) -> None:
     shutil.rmtree(run / name, ignore_errors=True)
     (run / name).symlink_to(run.parent / "elsewhere")
     (run / "results.json").unlink()
-    status, said = command_line("run", run)
+    status, said = epibench_command("run", run)
     assert (status, said.strip().count("\n")) == (2, 1)
     assert f"{run / name}: a link to nowhere" in said
     assert not (run.parent / "elsewhere").exists()
@@ -248,9 +246,7 @@ def other_user(finished: Path) -> Iterator[Path]:
         "recipe.json",
     ],
 )
-def test_a_file_without_permission_is_not_to_be_removed(
-    file: str, other_user: Path, recipe: Recipe, command_line: Command
-) -> None:
+def test_a_file_without_permission_is_not_to_be_removed(file: str, other_user: Path, recipe: Recipe) -> None:
     if file != "results.json":
         (other_user / "results.json").unlink()
     if file.endswith(".lock"):
@@ -258,7 +254,7 @@ def test_a_file_without_permission_is_not_to_be_removed(
         (other_user / file).touch()
     (other_user / file).chmod(0)
     (other_user / "mine.json").write_text(recipe.model_dump_json())
-    status, said = command_line("run", other_user / "mine.json", "--out", other_user)
+    status, said = epibench_command("run", other_user / "mine.json", "--out", other_user)
     complaint = said.strip().splitlines()[-1]
     assert status == 2, said
     assert str(other_user / file) in complaint

@@ -8,7 +8,7 @@ import pytest
 from silent_reporter import run_in
 
 from epibench.errors import InputError
-from street_folders import write_street, write_synscapes
+from street_files import write_scenes, write_synscapes
 
 SHORT = (
     *("members=[1, 2]", "training.epoch_steps=2", "training.crop=[32, 32]", "ensemble.num_members=2"),
@@ -31,8 +31,8 @@ def check(results: dict, domains: dict[str, str], metrics: tuple[str, ...]) -> N
 
 
 def test_kitti_depth(tmp_path: Path) -> None:
-    write_street("virtual_kitti", tmp_path / "virtual_kitti", 50)
-    write_street("kitti", tmp_path / "kitti", 5, "wild")
+    write_scenes("virtual_kitti", tmp_path / "virtual_kitti", 50)
+    write_scenes("kitti", tmp_path / "kitti", 5, "wild")
     smaller = ("network.blocks=[1, 1, 1, 1]", "data.train.crop=[48, 112]", "data.domains.kitti.crop=[48, 112]")
     smaller += ("data.domains.virtual-kitti.crop=[48, 112]", "data.domains.virtual-kitti.num_images=4")
     results = run_in(tmp_path / "run", "kitti-depth", settings=(f"data.root={tmp_path}", *SHORT, *smaller))
@@ -43,7 +43,7 @@ def test_kitti_depth(tmp_path: Path) -> None:
 
 
 def test_kitti_in_domain(tmp_path: Path) -> None:
-    write_street("kitti", tmp_path / "kitti", 4, split="train")
+    write_scenes("kitti", tmp_path / "kitti", 4, split="train")
     smaller = ("network.blocks=[1, 1, 1, 1]", "data.train.crop=[48, 112]", "data.domains.kitti.crop=[48, 112]")
     results = run_in(tmp_path / "run", "kitti-in-domain", settings=(f"data.root={tmp_path}", *SHORT, *smaller))
     check(results, {"kitti": "in-domain"}, PUBLISHED["depth"])
@@ -56,7 +56,7 @@ def small_segmentation(root: Path, name: str, *more: str) -> dict:
 
 def test_cityscapes_segmentation(tmp_path: Path) -> None:
     absent = write_synscapes(tmp_path)
-    write_street("cityscapes", tmp_path / "cityscapes", 2, "wild")
+    write_scenes("cityscapes", tmp_path / "cityscapes", 2, "wild")
     with pytest.raises(InputError, match=r"network.backbone_weights: this recipe starts from weights of ImageNet"):
         small_segmentation(tmp_path, "cityscapes-segmentation")
     few = "data.domains.synscapes.num_images=2"
@@ -70,7 +70,7 @@ def test_cityscapes_segmentation(tmp_path: Path) -> None:
 
 def test_cityscapes_in_domain(tmp_path: Path) -> None:
     for split, count in (("train", 4), ("val", 2)):
-        write_street("cityscapes", tmp_path / split, count, split=split)
+        write_scenes("cityscapes", tmp_path / split, count, split=split)
     root = tmp_path / "cityscapes"
     for kind in ("leftImg8bit", "gtFine"):
         (root / kind).mkdir(parents=True)

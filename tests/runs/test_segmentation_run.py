@@ -21,7 +21,7 @@ import oracles
 from decoded_pictures import decoded, shown_pictures
 from decoded_pictures import numbers as numbers_in
 from epibench.errors import InputError
-from stored_arrays import stored_arrays
+from stored_pixels import stored_arrays
 
 STORED = "evaluation.store=true"
 ONE_METHOD = 'methods=["ensemble"]'

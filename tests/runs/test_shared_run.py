@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from silent_reporter import run_in
+from fault_injection import save_often
+from silent_reporter import read_results, run_in
 from small_dense_recipe import small_dense
 from small_recipes import small
 
-from by_name import by_name
 from epibench.recipes import Recipe
 
 # What is begun is noted in a file, a line each; training and evaluation begin once their gates are there.
@@ -114,8 +113,7 @@ class Started:
         return self.notes.read_text().splitlines() if self.notes.exists() else []
 
     def results(self) -> dict[str, Any]:
-        written: dict[str, Any] = by_name(json.loads((self.folder / "results.json").read_text()))
-        return written
+        return read_results(self.folder)
 
     def wait(self, processes: Sequence[subprocess.Popen[str]]) -> None:
         for process in processes:
@@ -163,12 +161,8 @@ def image_recipe(cache: Path) -> Recipe:
 @pytest.fixture(scope="module")
 def alone(image_recipe: Recipe, tmp_path_factory) -> dict[str, Any]:
     """What one process finds."""
-    from epibench.training import network
-    from epibench.training.state import Pacer
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(network, "LOG_EVERY", 2)
-        patch.setattr(Pacer, "due", lambda pacer: True)
+        save_often(patch.setattr)
         return run_in(tmp_path_factory.mktemp("alone") / "run", image_recipe)
 
 

@@ -17,6 +17,7 @@ from small_segmentation_recipe import small_segmentation
 
 from decoded_pictures import decoded, numbers, shown_pictures
 from label_files import random_values, save, save_image
+from street_runs import epibench_command
 
 RECIPES = {"segmentation": small_segmentation, "depth": small_dense}
 GAP, LINE, BAR_HEIGHT = 8, 18, 8  # pixels between panels, of a line of text and of a colour bar
@@ -35,11 +36,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, 
 
 
 @pytest.fixture
-def video(finished, command_line, tmp_path: Path):
+def video(finished, tmp_path: Path):
     """Make a video of a run; return messages and frames."""
 
     def call(kind: str, *arguments: object, out: Path = tmp_path / "video") -> tuple[str, list[Path]]:
-        status, said = command_line("video", finished[kind][0], "--on", "wild", "--out", out, *arguments)
+        status, said = epibench_command("video", finished[kind][0], "--on", "wild", "--out", out, *arguments)
         assert status == 0, said
         return said, sorted(out.glob("frame-*.png"))
 
@@ -161,13 +162,13 @@ def test_the_end_of_the_scale_can_be_given(video) -> None:
     assert (pixels(files[0]) != by_data).any()
 
 
-def test_a_new_domain_with_other_classes_and_sizes(finished, command_line, tmp_path: Path) -> None:
+def test_a_new_domain_with_other_classes_and_sizes(finished, tmp_path: Path) -> None:
     for number, size in enumerate([SIZE, (24, 30)]):
         save_image(tmp_path / f"own/images/{number}.png", size, number)
         save(tmp_path / f"own/labels/{number}.png", random_values([0, 1, 255], size, number))
     source = {"kind": "folder", "root": str(tmp_path / "own"), "classes": ["road", "sky"]}
     setting = f"data.domains.own={json.dumps(source)}"
-    status, said = command_line(
+    status, said = epibench_command(
         "video", finished["segmentation"][0], "--on", "own", "--set", setting, "--out", tmp_path / "video"
     )
     assert status == 0, said
@@ -177,24 +178,24 @@ def test_a_new_domain_with_other_classes_and_sizes(finished, command_line, tmp_p
     assert 1 <= len(colours) <= 2  # one of the two common classes, or both
 
 
-def test_a_network_that_diverged_and_was_left_out_is_not_shown(command_line, tmp_path: Path, monkeypatch) -> None:
+def test_a_network_that_diverged_and_was_left_out_is_not_shown(tmp_path: Path, monkeypatch) -> None:
     break_second(monkeypatch, "swag")
     left_out = small_dense(tmp_path / "scenes", 'methods=["swag"]', "swag.diverged=drop", "members=[1]")
     assert run_in(tmp_path / "run", left_out)["methods"]["swag"]["num_networks"] == 1
-    status, said = command_line("video", tmp_path / "run", "--on", "wild", "--frames", 1)
+    status, said = epibench_command("video", tmp_path / "run", "--on", "wild", "--frames", 1)
     assert status == 0, said
 
 
-def test_networks_without_a_fit_for_these_settings_are_refused(command_line, tmp_path: Path) -> None:
+def test_networks_without_a_fit_for_these_settings_are_refused(tmp_path: Path) -> None:
     run_in(tmp_path / "run", small_dense(tmp_path / "scenes", 'methods=["swa"]', "members=[1]"))
-    status, said = command_line("video", tmp_path / "run", "--on", "wild", "--set", "swa.refresh_batches=1")
+    status, said = epibench_command("video", tmp_path / "run", "--on", "wild", "--set", "swa.refresh_batches=1")
     assert status == 2
     assert "swa: its networks are not trained to the end with these settings" in said
 
 
-def test_the_default_place_is_the_folder_of_the_run(finished, command_line, tmp_path: Path) -> None:
+def test_the_default_place_is_the_folder_of_the_run(finished, tmp_path: Path) -> None:
     run = shutil.copytree(finished["depth"][0], tmp_path / "run")
-    assert command_line("video", run, "--on", "clean", "--frames", 2)[0] == 0
+    assert epibench_command("video", run, "--on", "clean", "--frames", 2)[0] == 0
     names = sorted(path.name for path in (run / "video" / "clean").iterdir())
     assert names == ["frame-000000.png", "frame-000001.png", "scales.json", "video.webp"]
 
@@ -215,16 +216,16 @@ def test_the_default_place_is_the_folder_of_the_run(finished, command_line, tmp_
     ],
 )
 def test_an_impossible_video_is_refused_in_one_line(
-    finished, command_line, tmp_path: Path, arguments: list[str], message: str
+    finished, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    status, said = command_line("video", finished["depth"][0], "--out", tmp_path / "video", *arguments)
+    status, said = epibench_command("video", finished["depth"][0], "--out", tmp_path / "video", *arguments)
     assert status == 2
     assert message in said
     assert said.count("\n") == 1
     assert not (tmp_path / "video").exists()
 
 
-def test_a_folder_without_a_run_is_refused(command_line, tmp_path: Path) -> None:
-    status, said = command_line("video", tmp_path, "--on", "wild")
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    status, said = epibench_command("video", tmp_path, "--on", "wild")
     assert status == 2
     assert f"{tmp_path}" in said

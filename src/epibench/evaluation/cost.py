@@ -30,14 +30,6 @@ REPEATS = 3
 SECONDS = 4.0  # for all repeats of one M
 
 
-def network_cost(network: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, int]:
-    """Return parameters, and operations of one pass over some images (a multiplication and an addition: two)."""
-    counter = FlopCounterMode(display=False)
-    with torch.inference_mode(), counter:
-        network(inputs)
-    return {"parameters": num_parameters(network), "flops": int(counter.get_total_flops())}
-
-
 def num_parameters(network: nn.Module) -> int:
     """Return the number of learnt numbers of a network."""
     return sum(each.numel() for each in network.parameters())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from epibench.errors import InputError
 from epibench.files import DamagedError
-from epibench.recipes import DenseRecipe
+from epibench.recipes import DenseRecipe, ToyRecipe
 from epibench.recipes.settings import fixed
 from epibench.results import RESULTS_NAME, DomainFacts, MethodFacts, Results, Score, load_results, picture_files
 
@@ -95,6 +95,8 @@ def finished(run: Run, evaluate_only: bool = False) -> Results | None:
             return None  # the street, or a class table, is another now
         if results.recipe.get("data") != recipe.model_dump(mode="json")["data"] or recipe.data.in_files:
             return None  # data may lie elsewhere, or have changed: the files of the domains decide
+    elif isinstance(recipe, ToyRecipe) and recipe.data.path is not None:
+        return None  # the points may have changed
     if fixed(results.recipe) != fixed(recipe.model_dump(mode="json")):
         return None
     run.folder.claim(recipe, evaluate_only)

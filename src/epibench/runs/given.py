@@ -71,7 +71,7 @@ class GivenDomain:
 
 @dataclass(frozen=True)
 class GivenSettings:
-    """Settings of an evaluation of models. members: values of M, by default powers of two and all.
+    """Settings of an evaluation of models.
 
     Args:
         members: Sizes M of draws; by default powers of two and the size of the pool.
@@ -227,7 +227,7 @@ class GivenEvaluation:
         """Models, domains and settings as plain data."""
         settings = self.settings
         return {
-            "name": self.name,
+            "name": settings.name or NAME,  # the title of the page: the user's folder, if any
             "seed": settings.seed,
             "members": None if settings.members is None else list(settings.members),
             "draws": settings.draws,
@@ -240,11 +240,6 @@ class GivenEvaluation:
             "domains": {name: [domain.role, *(domain.identity or [])] for name, domain in self.domains.items()},
             "evaluation": settings.evaluation.model_dump(mode="json"),
         }
-
-    @property
-    def name(self) -> str:
-        """The title of the page: the name of the folder, if the user chose it."""
-        return self.settings.name or NAME
 
     def described(self, model: GivenModel) -> dict[str, Any]:
         """Facts on a model, and its format where it differs from the defaults."""

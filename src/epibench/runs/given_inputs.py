@@ -30,7 +30,7 @@ from epibench.interpolation import aligned_corners
 from epibench.members.formats import ModelFormat
 from epibench.members.given import GivenModel
 from epibench.members.model_files import WEIGHTS, file_digest, hf_model, onnx_model, read_format, weights_model
-from epibench.methods.contract import Member, Method
+from epibench.methods.contract import Method
 from epibench.networks.dropout import insert_dropout
 from epibench.networks.shaping import shape_like
 from epibench.progress import Silent
@@ -47,11 +47,7 @@ EXAMPLES = "hf:DIR, onnx:FILE, run:FOLDER, paper:FILE, or a file of weights with
 MODEL = f"an nn.Module, a function, or a text as {EXAMPLES}"
 
 PUBLISHED_RATE = 0.5  # of dropout
-
-
 DATA = "a data set with a length and samples by number, a DataLoader, two arrays, or a text, e.g. 'camvid:DIR'"
-
-# Models
 
 
 def named_models(models: Any) -> dict[str, list[Any]]:
@@ -231,7 +227,14 @@ def run_models(path: Path, settings: Mapping[str, Any], machine: Machine) -> lis
             f"run:{path}: {name} {number}",
             partial(load, number),
             read_as,
-            fingerprint("run", trained.jobs[member.network].files.fingerprint, *_which(member), *made, given),
+            fingerprint(
+                "run",
+                trained.jobs[member.network].files.fingerprint,
+                member.snapshot,
+                *([member.number] if member.number else []),
+                *made,
+                given,
+            ),
             classes,
             {"run": str(path), "method": name, "network": member.network},
         )
@@ -277,11 +280,6 @@ def with_convention(options: EvaluationOptions, models: Mapping[str, Sequence[Gi
     return options if chosen else options.model_copy(update={"convention": usual.pop()})
 
 
-def _which(member: Member) -> list[int]:
-    """Return the numbers that distinguish members of one network."""
-    return [member.snapshot, *([member.number] if member.number else [])]
-
-
 def python_model(model: Any, number: int, read_as: ModelFormat | Mapping[str, Any] | None) -> GivenModel:
     """Return the model of a module or another callable."""
     own = getattr(model, "model_format", None)
@@ -309,9 +307,6 @@ def module_fingerprint(module: nn.Module, read_as: ModelFormat) -> str:
     return fingerprint(
         digest.hexdigest(), str(module), type(module).__qualname__, plain, read_as.model_dump(mode="json")
     )
-
-
-# Data
 
 
 def _task(named: Sequence[NamedDomain], models: Sequence[str]) -> Task:
@@ -355,18 +350,14 @@ def state_of(source: Source) -> str | None:
 
 def named_data(data: Any, task: Task | None, models: Sequence[str]) -> tuple[dict[str, Any], Task | None]:
     """Data sets by name, with texts parsed, and the task if they determine it."""
-    texts: Sequence[str] = data if is_texts(data) else []
+    is_texts = isinstance(data, list | tuple) and all(isinstance(each, str) for each in data)
+    texts: Sequence[str] = data if is_texts else []  # with names of their own
     given: Mapping[str, Any] = data if isinstance(data, Mapping) else {} if texts else {"data": data}
     if not given and not texts:
         raise ArgumentError("data: give at least one data set")
     named = parse_domains([*texts, *(f"{name}={each}" for name, each in given.items() if isinstance(each, str))])
     task = task or (_task(named, models) if named else published_task(models))
     return {**given, **{domain.name: domain for domain in named}}, task
-
-
-def is_texts(data: Any) -> bool:
-    """Whether data sets are texts with names of their own, as a command line has them."""
-    return isinstance(data, list | tuple) and len(data) > 0 and all(isinstance(each, str) for each in data)
 
 
 def python_domains(
@@ -392,16 +383,10 @@ def python_domains(
             assert task is not None  # they say it
             domains[name] = open_domain(each, task, role)
             continue
-        samples: Samples = each if _is_ours(each) else open_given(each, name, _ignored(ignore_index))
+        is_ours = isinstance(getattr(each, "classes", None), ClassTable) and hasattr(each, "frame_id")
+        ignored = IGNORE_INDEX if ignore_index is None else ignore_index
+        samples: Samples = each if is_ours else open_given(each, name, ignored)
         if isinstance(samples, GivenSamples):
             samples.classes = table
         domains[name] = GivenDomain(samples, name, role)
     return domains
-
-
-def _ignored(index: int | None) -> int:
-    return IGNORE_INDEX if index is None else index
-
-
-def _is_ours(data: Any) -> bool:
-    return isinstance(getattr(data, "classes", None), ClassTable) and hasattr(data, "frame_id")

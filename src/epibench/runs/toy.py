@@ -303,18 +303,22 @@ def scored(
 ) -> tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]:
     """Return every metric and curve of every draw. A few draws are evaluated at a time, to bound the memory."""
     values, families = dict[str, list[Tensor]](), dict[str, dict[str, list[Tensor]]]()
-    for start in range(0, len(draws.sets), DRAWS_AT_ONCE):
-        some = Draws(draws.num_members, draws.sets[start : start + DRAWS_AT_ONCE])
-        evaluation = Evaluation(predictor, some, settings, instead={"sparsification": sort_points})
-        evaluation.run(after_draws=advance)
-        of_some, curves = evaluation.results()
-        del evaluation
-        gc.collect()  # metrics are in reference cycles: without this, their states stay in memory for longer
-        for name, value in of_some.items():
-            values.setdefault(name, []).append(value)
-        for family, own in curves.items():
-            for name, value in own.items():
-                families.setdefault(family, {}).setdefault(name, []).append(value)
+    gc.freeze()  # the collections below visit metrics alone, not the objects of all libraries
+    try:
+        for start in range(0, len(draws.sets), DRAWS_AT_ONCE):
+            some = Draws(draws.num_members, draws.sets[start : start + DRAWS_AT_ONCE])
+            evaluation = Evaluation(predictor, some, settings, instead={"sparsification": sort_points})
+            evaluation.run(after_draws=advance)
+            of_some, curves = evaluation.results()
+            del evaluation
+            gc.collect()  # metrics are in reference cycles, and their states are large
+            for name, value in of_some.items():
+                values.setdefault(name, []).append(value)
+            for family, own in curves.items():
+                for name, value in own.items():
+                    families.setdefault(family, {}).setdefault(name, []).append(value)
+    finally:
+        gc.unfreeze()
     return {name: torch.cat(parts) for name, parts in values.items()}, {
         family: {name: parts[0] if name == "x" else torch.cat(parts) for name, parts in own.items()}
         for family, own in families.items()
