@@ -363,9 +363,9 @@ class Results(Part):
         Raises:
             InputError: a picture of loaded results is missing or damaged.
         """
-        path = Path(path)
-        parts = [] if path.exists() and not path.is_file() else [self.domains.values(), self.scores]
-        pictures = list(picture_files(*parts))
+        path, pictures = Path(path), list(picture_files(self.domains.values(), self.scores))
+        if path.exists() and not path.is_file():
+            pictures = []
         replaced = names_in(path).difference(file.name for file in pictures)
         for file in pictures:
             file.write(path.parent)
