@@ -146,7 +146,7 @@ def evaluate(
     in_domain: arg.Text | None = None,
     task: Annotated[arg.Text, arg.Argument("'segmentation' or 'depth'")] | None = None,
     classes: arg.Classes | None = None,
-    ignore_index: arg.Whole | None = None,
+    ignore_index: arg.Label | None = None,
     unit: arg.Text | None = None,
     depth: arg.Flag = False,
     members: arg.Sizes | None = None,
@@ -434,6 +434,9 @@ def score(
     files = [each for each in predictions if not isinstance(each, Mapping)]
     if not predictions:
         raise InputError("nothing to score: give stores, or dicts of arrays")
+    for file in files:
+        if not mirror.is_url(str(file)) and not os.path.exists(file):  # Path.exists raises where a name is too long
+            raise InputError(f"{file}: no such file or folder; give a zarr folder or an .npz")
     for target in (Path(path).resolve() for path in (json, report) if path is not None):
         for file in map(Path, files):
             if target == file.resolve() or file.resolve() in target.parents:
@@ -445,9 +448,6 @@ def score(
     for path in (json and Path(json).parent, report):
         if path is not None:
             make_folder(path)
-    for file in files:
-        if not mirror.is_url(str(file)) and not Path(file).exists():
-            raise InputError(f"{file}: no such file or folder; give a zarr folder or an .npz")
     if len(plan) not in (1, len(predictions)):
         raise ArgumentError(
             f"plan: there are {len(plan)} for {len(predictions)} stores. Fix: give one, or one per store."

@@ -139,9 +139,12 @@ def _texts(given: Any) -> Any:
 
 
 def _path(given: Any) -> Path:
-    if not isinstance(given, str | os.PathLike) or mirror.is_url(os.fspath(given)):
+    if not isinstance(given, str | os.PathLike):
         raise ValueError
-    return Path(given)
+    text = os.fsdecode(given)
+    if mirror.is_url(text) or b"\0" in os.fsencode(text):  # which refuses halves of surrogate pairs
+        raise ValueError
+    return Path(text)
 
 
 def _paths(given: Any) -> list[Path]:

@@ -61,7 +61,10 @@ class PictureFile:
         try:
             PictureFile(self.name, folder=folder).read()
         except DamagedError:
-            write_bytes(folder / self.name, self.read())
+            content, path = self.read(), folder / self.name
+            if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
+                path.unlink()  # the target of a link is kept, and a pipe has no reader
+            write_bytes(path, content)
 
 
 def names_in(file: Path) -> set[str]:

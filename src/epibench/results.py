@@ -354,7 +354,8 @@ class Results(Part):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a results file, and the pictures that it names into the folder `pictures` beside it.
 
-        Pictures that the file has named before are removed, unless a JSON file in its folder still names them.
+        Pictures that the file has named before are removed, unless a JSON file in its folder still names them. A pipe
+        or a device, e.g. /dev/stdout, gets no pictures.
 
         Args:
             path: the file.
@@ -363,6 +364,8 @@ class Results(Part):
             InputError: a picture of loaded results is missing or damaged.
         """
         path, pictures = Path(path), list(picture_files(self.domains.values(), self.scores))
+        if path.exists() and not path.is_file():
+            pictures = []
         replaced = names_in(path).difference(file.name for file in pictures)
         for file in pictures:
             file.write(path.parent)
@@ -466,7 +469,7 @@ def load_results(path: str | os.PathLike[str]) -> Results:
         raise InputError(f"{path}: {what}") from None
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror}). Fix: give yourself read access.") from None
-    return parse_results(text, str(file), file.parent)
+    return parse_results(text, str(file), file.parent.absolute())
 
 
 def parse_results(text: bytes | str, where: str, folder: Path | None = None) -> Results:

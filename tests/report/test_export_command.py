@@ -98,6 +98,7 @@ def test_only_what_matches(command, given, tmp_path) -> None:
         (["nowhere", "--csv", "out"], "nowhere: there is no such file or folder"),
         ([".", "--csv", "out"], ".: holds no results.json: has the run finished?"),
         (["scores.json", "--svg", "out", "--only", "x*"], "--svg out: nothing matches --only x*"),
+        (["scores.json", "--csv", "out", "--only", ""], "--csv out: nothing matches --only "),
         (["scores.json", "--csv", "scores.json"], "scores.json: cannot make this folder (File exists)"),
     ],
 )

@@ -164,3 +164,35 @@ def test_saving_again_repairs_and_copies(tmp_path: Path) -> None:
     load_results(file).save(tmp_path / "b" / RESULTS_NAME)
     for folder in ("a", "b"):
         assert {name: (tmp_path / folder / name).read_bytes() for name in files(tmp_path / folder)} == before
+
+
+def link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.parents[1] / "mine.txt")
+
+
+@pytest.mark.parametrize("damage", [pipe, link, device])
+def test_saving_replaces_links_and_pipes(damage: Callable[[Path], None], tmp_path: Path) -> None:
+    saved(tmp_path, fake.small())
+    (tmp_path / "mine.txt").write_text("mine")
+    before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
+    damage(tmp_path / min(before))
+    saved(tmp_path, fake.small())
+    assert not (tmp_path / min(before)).is_symlink()
+    assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_a_device_gets_results_without_pictures(tmp_path: Path) -> None:
+    (tmp_path / "out.json").symlink_to("/dev/null")
+    fake.small().save(tmp_path / "out.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
+def test_pictures_are_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved(tmp_path / "run", fake.small())
+    monkeypatch.chdir(tmp_path / "run")
+    results = load_results(".")
+    monkeypatch.chdir(tmp_path)
+    results.save("copy/results.json")
+    assert files(tmp_path / "copy") == files(tmp_path / "run")

@@ -38,7 +38,7 @@ def export(kind: Kind, subjects: Sequence[Run], folder: Path, only: str | None, 
     """Write one kind of files into a folder. only: a pattern of names without their endings."""
     if kind in ("svg", "pdf", "png"):
         check_matplotlib()
-    files = list(_files(kind, subjects, only or "*"))
+    files = list(_files(kind, subjects, "*" if only is None else only))
     known: dict[str, Any] | None = read_json(folder / LIST)
     if known is None and (folder / LIST).exists():
         raise InputError(f"{folder / LIST}: cannot be read; remove it with the files beside it, or give another folder")
