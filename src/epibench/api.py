@@ -49,16 +49,18 @@ def run(
 ) -> Results:
     """Train, evaluate and report the methods of a recipe.
 
-    The same call resumes an interrupted run; finished work is kept.
+    An interrupted run is resumed when it is started again; finished work is kept.
 
     Args:
         recipe: A recipe (see `epibench recipes`), a recipe file (.json), or the folder of a run.
-        out: The folder of the run; for the command also a URL, e.g. s3://BUCKET/RUN. Default: runs/RECIPE, or the
-            folder of the run.
-        settings: A setting, e.g. seed=3 or sgld.num_epochs=9600. In Python also a dict.
-        device: auto, cpu or cuda.
-        executor: local, or ray for the nodes of a Ray cluster.
-        jobs: Large networks trained at once, with Ray on each GPU. Default: one per core, or one on a GPU.
+        out: The folder of the run, or a URL, e.g. s3://BUCKET/RUN. Default: runs/RECIPE, or the folder of the run. In
+            Python a local folder.
+        settings: A setting of the recipe, e.g. seed=3 or sgld.num_epochs=9600; `epibench recipes RECIPE` shows all.
+            In Python also a dict.
+        device: cpu, cuda, or auto: a GPU if there is one.
+        executor: local, or ray: the nodes of a Ray cluster.
+        jobs: Networks on images that are trained at the same time; with Ray, on each GPU. Default: one per core, or one
+            on a GPU.
         progress: True shows bars and messages; a reporter receives them.
 
     Returns:
@@ -98,14 +100,16 @@ def train(
 
     Args:
         recipe: A recipe (see `epibench recipes`), a recipe file (.json), or the folder of a run.
-        out: The folder of the run; for the command also a URL, e.g. s3://BUCKET/RUN. Default: runs/RECIPE, or the
-            folder of the run.
-        settings: A setting, e.g. seed=3 or sgld.num_epochs=9600. In Python also a dict.
-        only: Only the networks of this method, or some of them, e.g. ensemble:3-5 or ensemble:0,4.
-        shard: Only the K-th of N parts of the networks, for N processes anywhere.
-        device: auto, cpu or cuda.
-        executor: local, or ray for the nodes of a Ray cluster.
-        jobs: Large networks trained at once, with Ray on each GPU. Default: one per core, or one on a GPU.
+        out: The folder of the run, or a URL, e.g. s3://BUCKET/RUN. Default: runs/RECIPE, or the folder of the run. In
+            Python a local folder.
+        settings: A setting of the recipe, e.g. seed=3 or sgld.num_epochs=9600; `epibench recipes RECIPE` shows all.
+            In Python also a dict.
+        only: Train only the networks of this method, or some of them, e.g. ensemble:3-5 or ensemble:0,4.
+        shard: Train only the K-th of N parts of the networks, where N processes on any machines share them.
+        device: cpu, cuda, or auto: a GPU if there is one.
+        executor: local, or ray: the nodes of a Ray cluster.
+        jobs: Networks on images that are trained at the same time; with Ray, on each GPU. Default: one per core, or one
+            on a GPU.
         progress: True shows bars and messages; a reporter receives them.
 
     Returns:
@@ -165,33 +169,37 @@ def evaluate(
 ) -> Results:
     """Evaluate trained models, or the trained networks of a run.
 
-    Nothing is trained, and finished work is kept.
+    Nothing is trained, and finished work is kept. A run has settings in place of the options for models.
 
     Args:
-        run: The folder of a run, or its URL, instead of models.
-        models: A model: hf:DIR, onnx:FILE, run:FOLDER, paper:FILE (a published checkpoint), or
+        run: The folder of a run, or its URL, instead of models. In Python a local folder.
+        models: A model: hf:DIR_OR_NAME (Hugging Face), onnx:FILE, run:FOLDER, paper:FILE (a published checkpoint), or
             FILE.pt,network=package.module:name; settings follow after commas, e.g. mean=[0.5],std=[0.2]. Several are
             members of one ensemble; NAME=SPEC names a method. In Python also modules, functions and dicts of lists.
-        data: A domain with its settings after commas, e.g. val=camvid:DIR,split=val; or a .json or .toml file. The
-            first is in-domain. In Python also data sets and loaders, or a dict of them.
+        data: A domain with its settings after commas, e.g. val=camvid:DIR,split=val; or a .json or .toml file. For a
+            run: domains beside its own. In Python also data sets and loaders, or a dict of them.
         model_format: How models are fed and read (`ModelFormat`), e.g. `{"values": "probs"}`.
-        in_domain: The domain that models were trained for. Default: the first.
-        task: segmentation or depth, where the data may be either.
+        in_domain: For models: the domain that they were trained for; the others count as shifted. Default: the first.
+        task: For models: segmentation or depth, where the data may be for either, e.g. street.
         classes: Names of the classes, or a class table.
         ignore_index: The target that means "no label".
         unit: The unit of numbers, e.g. m.
         depth: Numbers are metres.
-        members: Values of M, e.g. 1,2,4,8. Default: powers of two, and all.
-        draws: Maximum number of draws per M.
-        seed: Seed of draws and dropout.
-        mc_dropout: Also N passes of each model with its own dropout.
-        rate: Rate of the dropout. Default: as in the model.
-        views: Also several views of each image: flip, scale or flip,scale; or e.g. flip,scale 0.5.
-        out: The folder for results of models. Data given as objects are evaluated again in each call.
-        shard: Only the K-th of N parts of a run, for N processes anywhere; `epibench merge` ends it.
-        settings: A setting, e.g. precision=bf16 or convention=gustafsson2020. In Python also a dict.
-        device: auto, cpu or cuda. auto takes the device of the first module, otherwise a GPU if there is one.
-        executor: local, or ray for the nodes of a Ray cluster; for runs.
+        members: For models: numbers of members M, e.g. 1,2,4,8. Default: powers of two, and all members.
+        draws: For models: maximum number of draws per M.
+        seed: For models: seed of draws and dropout.
+        mc_dropout: For models: evaluate N passes of each with its dropout acting, too.
+        rate: For models: the dropout rate of these passes. Default: as in the model.
+        views: For models: evaluate views of each image, too: flip, scale or flip,scale; or views by name, e.g.
+            'flip,scale 0.5'.
+        out: For models: the folder for results. In Python nothing is written by default, and data given as objects are
+            evaluated again in each call.
+        shard: For a run: evaluate only the K-th of N parts, where N processes on any machines share them;
+            `epibench merge` joins them.
+        settings: A setting, e.g. evaluation.precision=bf16 or evaluation.convention=gustafsson2020; for a run also
+            those of its recipe, e.g. draws=8. In Python also a dict.
+        device: cpu, cuda, or auto: a GPU if there is one. In Python auto is the device of the first module.
+        executor: For a run: local, or ray: the nodes of a Ray cluster.
         progress: True shows bars and messages; a reporter receives them.
         evaluation: Settings as keywords, e.g. `precision="bf16"`.
 
@@ -208,9 +216,10 @@ def evaluate(
         own |= {"rate": rate, "views": views or None, "out": None if str(out) == EVALUATED else out}
         for name, value in own.items():
             if value is not None:
+                start = f"{name}: is for models. Fix: leave it out; a run has settings, e.g."
                 raise ArgumentError(
-                    f"{name}: is for models. Fix: leave it out; a run has settings, e.g. draws=8, and its networks "
-                    f"are the model run:{run}."
+                    f"{start} settings={{'draws': 8}}. Or evaluate its networks as models: 'run:{run}'.",
+                    f"{start} --set draws=8. Or evaluate its networks as models: --model run:{run}.",
                 )
         more = arg.as_texts({f"evaluation.{name}": value for name, value in evaluation.items()})
         return _evaluate_run(Path(run), data, [*settings, *more], device, executor, shard, progress)
@@ -301,10 +310,10 @@ def merge(
     """Merge the shards of an evaluation into results and a page.
 
     Args:
-        run: The folder of a run, or its URL.
+        run: The folder of a run, or its URL. In Python a local folder.
         data: A domain, as it was given to the shards.
-        settings: A setting, as it was given to the shards.
-        device: auto, cpu or cuda.
+        settings: A setting, as it was given to the shards. In Python also a dict.
+        device: cpu, cuda, or auto: a GPU if there is one.
         progress: True shows bars and messages; a reporter receives them.
 
     Returns:
@@ -403,26 +412,27 @@ def score(
 ) -> Results:
     """Score stored predictions of any framework.
 
-    All metrics are functions of the number of members M.
+    Each metric is computed for several numbers of members M.
 
     Args:
         predictions: Stores (.zarr, .npz, or a folder of .npz), one per method. In Python also dicts of arrays under
             the names of a store, e.g. `mean`, `variance` and `target`.
-        members: Values of M, e.g. 1,2,4,8. Default: powers of two, and all.
+        members: Numbers of members M, e.g. 1,2,4,8. Default: powers of two, and all members.
         draws: Maximum number of draws per M.
-        plan: random, disjoint, prefix or spread; once, or once per store.
+        plan: How draws choose members: random, disjoint, prefix or spread (see docs/scoring.md). Given once, or once
+            per store. Default: random.
         seed: Seed of the draws.
         convention: pooled or gustafsson2020.
-        uncertainty: The uncertainty that sorts pixels or samples: total, aleatoric, epistemic; for classes entropy,
-            mutual_information, confidence; for a ranking given, spread, or one of its maps. Default: the first; of a
-            ranking every map.
+        uncertainty: The uncertainty that sorts pixels or samples. Gaussian predictions: total, aleatoric or epistemic;
+            classes: entropy, mutual_information or confidence; rankings: given, spread, or the name of a map. Default:
+            the first; of rankings every map.
         ignore_index: Target that means "no label". Default: 255, unless it is a class.
         skip_invalid: Skip pixels or samples with NaN or infinite values, and count them.
-        in_domain: The domain that methods were trained for; the others count as shifted.
+        in_domain: The domain that methods were trained for; the others count as shifted. Default: not known.
         depth: Predictions are depths in metres: add AbsRel, δ < 1.25, SILog, iRMSE …
-        device: auto, cpu or cuda.
+        device: cpu, cuda, or auto: a GPU if there is one.
         json: Write all results to this file.
-        report: Write a page with all curves into this folder.
+        report: Write a page with all curves, score.html, into this folder.
         progress: True shows bars and messages; a reporter receives them.
 
     Returns:

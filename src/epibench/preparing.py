@@ -32,13 +32,13 @@ def recipes(
     *,
     progress: arg.Progress = False,
 ) -> list[Recipe]:
-    """List recipes, or write one in full.
+    """List recipes, or print one in full.
 
     All recipes with purpose and cost, or one as JSON to be edited and run: `epibench recipes RECIPE > mine.json`.
 
     Args:
-        recipe: Write this recipe, or that of a run, as JSON.
-        settings: A setting, e.g. seed=3 or sgld.num_epochs=9600. In Python also a dict.
+        recipe: Print this recipe, or that of a run, as JSON.
+        settings: A setting of the recipe, e.g. seed=3 or sgld.num_epochs=9600. In Python also a dict.
         progress: A reporter receives the recipes.
 
     Returns:
@@ -76,7 +76,8 @@ def reference(
 ) -> Reference:
     """Sample the posterior of a toy problem with NUTS.
 
-    The file and its diagnostics say how well the chains converged. The same call resumes an interrupted one.
+    The file holds diagnostics: how well the chains converged. An interrupted sampling is resumed when it is started
+    again.
 
     Args:
         name: toy-regression or toy-classification.
@@ -85,11 +86,12 @@ def reference(
         data_seed: Seed of generated training data.
         seed: Seed of the sampler.
         prior_scale: σ of the prior N(0, σ²) on every weight.
-        batches: Populations that are cooled, each with its chains.
-        chains: Chains of each batch.
-        samples: Draws of each chain.
-        device: auto, cpu or cuda.
-        quick: A test of about a minute on two cores, which does not converge.
+        batches: Batches of chains, each with starts of its own, at least 2. Default: 10 for toy-regression, 4 for
+            toy-classification.
+        chains: Chains of each batch. Default: 256 for toy-regression, 512 for toy-classification.
+        samples: Draws of each chain. Default: 50 for toy-regression, 150 for toy-classification.
+        device: cpu, cuda, or auto: a GPU if there is one.
+        quick: Smaller defaults: a test of about a minute on two cores, which does not converge.
         progress: True shows bars and messages; a reporter receives them.
 
     Returns:
@@ -168,15 +170,15 @@ def check(
         name: The data set, e.g. kitti, cityscapes, or folder for your own; or a recipe (see `epibench recipes`), a
             recipe file (.json) or the folder of a run. An unknown name lists all data sets.
         root: The folder of the unpacked data set (see docs/data.md).
-        raw_root: kitti: the folder of the images of KITTI raw. Default: ROOT, or ROOT/raw.
+        raw_root: kitti: the folder of the images of KITTI raw. Default: ROOT or ROOT/raw.
         images: folder: the folder of the images.
         labels: folder: the folder of the label images.
         classes: folder: a class table (.csv), or the name of a built-in one.
-        image_suffix: folder: the end of names of images.
-        label_suffix: folder: the end of names of labels, e.g. _L.
-        every: Open all images with their labels, not only some.
+        image_suffix: folder: the end of the names of images before .png.
+        label_suffix: folder: the end of the names of labels before .png, e.g. _L of 0001_L.png.
+        every: Open all images with their labels. Default: only some.
         settings: A setting of a recipe, e.g. data.root=FOLDER. In Python also a dict.
-        out: A recipe: the folder of the run, or its URL. Default: runs/RECIPE.
+        out: Of a recipe: the folder of the run, or its URL. Default: runs/RECIPE. In Python a local folder.
         progress: A reporter receives the findings.
 
     Returns:

@@ -23,12 +23,12 @@ def report(
 ) -> Path:
     """Write the page of one or several runs and scored files.
 
-    Published numbers stand beside the results.
+    Where the paper has numbers of the same experiment, they stand beside the results.
 
     Args:
-        results: Folders of runs, or their URLs, their results.json, or files of `epibench score --json`.
-        out: The page. Default: RUN/report.html, or report.html of several.
-        markdown: Write all tables to this file as Markdown, too.
+        results: Folders or URLs of runs, their results.json, or files of `epibench score --json`. In Python no URLs.
+        out: The page. Default: report.html, of one result in its folder, of several in the current folder.
+        markdown: Also write all tables to this file, as Markdown.
         progress: True shows messages; a reporter receives them.
 
     Returns:
@@ -87,16 +87,16 @@ def export(
 ) -> list[Path]:
     """Write tables and figures for a paper.
 
-    A file that does not come from this command is never written over.
+    Only files of this command are overwritten.
 
     Args:
-        results: Folders of runs, or their URLs, their results.json, or files of `epibench score --json`.
+        results: Folders or URLs of runs, their results.json, or files of `epibench score --json`. In Python no URLs.
         csv: Tidy tables: draws, summary, curves, cost.
         latex: Booktabs tables, one for each domain.
         svg: Every figure of the page as SVG (needs matplotlib).
         pdf: Every figure of the page as PDF (needs matplotlib).
         png: Every figure of the page as PNG (needs matplotlib).
-        only: Only files whose names match this pattern without their endings, e.g. '*ause*'.
+        only: Write only files whose names, without endings, match this pattern, e.g. '*ause*'.
         progress: True shows bars and messages; a reporter receives them.
 
     Returns:
@@ -140,21 +140,22 @@ def video(
     device: arg.Device = "auto",
     progress: arg.Progress = False,
 ) -> list[Path]:
-    """Show predictions of a run for a sequence of images.
+    """Draw predictions of a run for a sequence of images.
 
-    Image, prediction, error and uncertainty stand side by side. Frames of the same predictions are kept.
+    It writes frames and an animated file. Image, prediction, error and uncertainty stand side by side. Frames that
+    exist of the same predictions are kept.
 
     Args:
-        run: The folder of a finished run on images, or its URL.
+        run: The folder of a finished run on images, or its URL. In Python a local folder.
         on: The domain whose images are shown, in their order.
         out: The folder for frames. Default: RUN/video/DOMAIN.
         frames: The first N images, or FIRST:LAST of them, from 0. Default: all.
-        methods: A method. Default: all of the run.
-        members: Members. Default: the largest M of the run.
+        methods: Show only this method. Default: all of the run.
+        members: Number of members M. Default: the largest of the run.
         fps: Frames per second.
-        largest: Where colours of error and uncertainty end. Default: by the data.
-        settings: A setting, e.g. seed=3. In Python also a dict.
-        device: auto, cpu or cuda.
+        largest: Error and uncertainty at the end of the colour scale. Default: by the data.
+        settings: A setting of the recipe, as `epibench recipes RUN` shows it. In Python also a dict.
+        device: cpu, cuda, or auto: a GPU if there is one.
         progress: True shows bars and messages; a reporter receives them.
 
     Returns:

@@ -37,7 +37,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Say the version."),
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
 ) -> None:
     """How far can the uncertainty of a model be trusted, and what does each further sample add?"""
 

@@ -66,7 +66,10 @@ def named_models(models: Any) -> dict[str, list[Any]]:
 def check_inputs(models: Any, data: Any, model_format: Any, task: str | None) -> None:
     """Refuse what can be no model and no data; whether data have samples shows when they are opened."""
     if models is None or not (named := named_models(models)):
-        raise ArgumentError(f"models: there are none. Fix: give the folder of a run, or at least one model, {MODEL}.")
+        raise ArgumentError(
+            f"models: there are none. Fix: give the folder of a run, or at least one model, {MODEL}.",
+            f"models: there are none. Fix: give the folder of a run, or at least one --model: {EXAMPLES}.",
+        )
     for name, several in named.items():
         if not several:
             raise ArgumentError(f"models: '{name}' has none. Fix: give at least one.")
@@ -317,7 +320,8 @@ def _task(named: Sequence[NamedDomain], models: Sequence[str]) -> Task:
             return task
     if (task := published_task(models)) is not None:
         return task
-    raise ArgumentError(f"data {named[0].name}: may have depth or classes. Fix: give the task, segmentation or depth.")
+    start = f"data {named[0].name}: may have depth or classes. Fix: give"
+    raise ArgumentError(f"{start} the task, segmentation or depth.", f"{start} --task segmentation or --task depth.")
 
 
 def open_domain(domain: NamedDomain, task: Task, role: Any) -> GivenDomain:
