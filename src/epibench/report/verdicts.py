@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from epibench.report.charts.lines import lollipop
@@ -26,6 +26,7 @@ from epibench.report.judge import (
 )
 from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import MISSING, NO_BREAK_SPACE, change, listed, m_equals, percent, significant, value_text
+from epibench.report.table import Block, Cell, Column, Name, Row, Table, Tone
 from epibench.results import Stat
 from epibench.standard_errors import independent_draws, points_backwards
 
@@ -45,7 +46,10 @@ QUESTIONS = {
     "rmse": "How large are the errors?",
     "miou": "How good are the predictions?",
 }
-STANDING_COLUMNS = ("rank", "value", "error", "floors", "gap", "gap_errors", "gap_floors", "gain_up_to")
+STANDING_TITLES = (
+    *("Rank", "KL ± std", "Standard error", "In noise floors"),
+    *("Behind the closest by", "in standard errors", "in noise floors", "Gain up to M"),
+)
 DOUBTS: dict[Certainty, str] = {  # what speaks against a lead
     "narrow": "narrowly",
     "unknown": "not certain",
@@ -227,17 +231,19 @@ def kl_verdict(entries: Sequence[Entry]) -> dict[str, Any]:
     where = f"At {m_equals(m)}" if m is not None else "At the largest M of each"
     ordered = ranking.ordered
     if not ordered:
-        sentences, bars, standings = [f"{where}, every KL is infinite or undefined."], [], []
+        sentences, bars, rows = [f"{where}, every KL is infinite or undefined."], [], []
     else:
         sentences = [_height(ordered[0]), *([next_sentence(*ordered[:2])] if len(ordered) > 1 else [])]
         sentences += _other_leaders(ordered[0], entries)
         bars = value_bars("kl", [one.entry for one in ordered if one.mean > 0], m_of, log=True)
         ranked = {one.label for one in ordered}
-        standings = [*_standings(ranking, m), *(_unranked(e, m_of[e.label]) for e in entries if e.label not in ranked)]
-    words = {"headline": headline("kl", ranking), "sentences": sentences, "where": where}
+        rows = [*_standings(ranking, m), *(_unranked(e, m_of[e.label]) for e in entries if e.label not in ranked)]
+    words = {"headline": headline("kl", ranking), "sentences": sentences}
     words["finding"] = words["headline"]
     if len(ordered) == 1:
         words["finding"] = f"KL of {ordered[0].label} to the reference at {m_equals(ordered[0].m)}: {words['headline']}"
+    columns = [Column(Name(title)) for title in STANDING_TITLES]
+    standings = Table("Ranks", columns, [Block(rows=rows)], where) if rows else None
     return {**words, "bars": bars, "standings": standings}
 
 
@@ -266,7 +272,7 @@ def _in_floors(mean: float, floor: float) -> str:
     return f"{significant(mean / floor, 2)}{TIMES}" if floor else "infinitely many ×"
 
 
-def _standings(ranking: Ranking, m: int | None) -> list[dict[str, Any]]:
+def _standings(ranking: Ranking, m: int | None) -> list[Row]:
     best, position, standings = ranking.groups[0][0], 1, []
     for group in ranking.groups:
         mark = f"{position}{NO_BREAK_SPACE}=" if len(group) > 1 else str(position)
@@ -275,13 +281,12 @@ def _standings(ranking: Ranking, m: int | None) -> list[dict[str, Any]]:
     return standings
 
 
-def _unranked(entry: Entry, m: int) -> dict[str, Any]:
-    missing = dict.fromkeys(STANDING_COLUMNS, MISSING)
-    return {**missing, "entry": entry, "verdict": entry.infinite_text("kl", m) or "infinite"}
+def _unranked(entry: Entry, m: int) -> Row:
+    cells = [Cell(MISSING)] * len(STANDING_TITLES)
+    return Row(Name(entry.label, entry.index), cells, entry.infinite_text("kl", m) or "infinite")
 
 
-def _standing(one: Candidate, rank: str, group: Sequence[Candidate], best: Candidate, m: int | None) -> dict[str, Any]:
-    """One method's row in the table of ranks."""
+def _standing(one: Candidate, rank: str, group: Sequence[Candidate], best: Candidate, m: int | None) -> Row:
     lead, words = gap(best, one), _judgement(one, group, best, gap(best, one))
     number = independent_draws(one.entry.stat("kl", one.m).n, one.m, one.entry.score.pool)
     error = "none" if one.error is None else significant(one.error.value, 2)
@@ -292,8 +297,8 @@ def _standing(one: Candidate, rank: str, group: Sequence[Candidate], best: Candi
     if one is not best:
         gaps = [significant(number, 2) for number in (lead.difference, lead.errors, lead.floors)]
     cells = [rank, one.entry.text("kl", one.m), f"{error} ({from_where})", floors, *gaps, gain_up_to(one.entry)]
-    verdict = words if one.m == m else f"{words}, at {m_equals(one.m)}"
-    return {"entry": one.entry, "verdict": verdict, **dict(zip(STANDING_COLUMNS, cells, strict=True))}
+    remark = words if one.m == m else f"{words}, at {m_equals(one.m)}"
+    return Row(Name(one.label, one.entry.index), [*map(Cell, cells)], remark)
 
 
 def _judgement(one: Candidate, group: Sequence[Candidate], best: Candidate, lead: Gap) -> str:
@@ -318,59 +323,53 @@ def gain_up_to(entry: Entry) -> str:
     return f"{settled}, the largest" if settled == entry.members[-1] else str(settled)
 
 
-def member_gains(entries: Sequence[Entry], names: Sequence[str]) -> list[dict[str, Any]]:
-    """From the smallest to the largest M of each entry; without those that have one M only."""
+def member_gains(entries: Sequence[Entry], names: Sequence[str]) -> list[Row]:
+    """From the smallest to the largest M of each entry with several M."""
     rows = []
     for entry in entries:
         if len(entry.members) > 1:
             step = f"{m_equals(entry.members[0])} → {entry.members[-1]}"
-            rows.append({"entry": entry, "step": step, "gains": [member_gain(entry, name) for name in names]})
+            rows.append(Row(Name(entry.label, entry.index), [member_gain(entry, name) for name in names], step))
     return rows
 
 
-def member_gain(entry: Entry, name: str) -> dict[str, str] | None:
-    """What more members bought; None for undefined values."""
+def member_gain(entry: Entry, name: str) -> Cell:
+    """The change from the smallest to the largest M."""
     smallest, largest = entry.members[0], entry.members[-1]
     moved = member_change(entry, name, smallest, largest)
-    if moved is None:
-        return None
     gain = _gain(name, moved, (entry, smallest), (entry, largest))
     best, most = better_between(entry, name), mostly_reached(entry, name)
-    if best is not None:
-        gain["reached"] = f"best at {m_equals(best)}: {entry.texts(name, best)[0]}"
-    elif gain["tone"] == "good" and most is not None:
-        gain["reached"] = f"{percent(0.9)} by {m_equals(most)}"
-    return gain
+    if moved and best is not None:
+        return replace(gain, note=f"best at {m_equals(best)}: {entry.texts(name, best)[0]}")
+    return replace(gain, note=f"{percent(0.9)} by {m_equals(most)}") if gain.tone == "good" and most else gain
 
 
-def shift_costs(inside: Sequence[Entry], outside: Sequence[Entry], names: Sequence[str]) -> list[dict[str, Any]]:
-    """From one domain to another at the M where methods are compared, for each method that was scored on both."""
+def shift_costs(inside: Sequence[Entry], outside: Sequence[Entry], names: Sequence[str]) -> list[Row]:
+    """The change from one domain to another of each method on both, at the M of comparison."""
     before = {entry.label: entry for entry in inside}
     after = [entry for entry in outside if entry.label in before]
     m_of = compared_at(after)[1]
     rows = []
     for entry in after:
         start, m = before[entry.label], m_of[entry.label]
-        changes = {name: domain_change(start, entry, name, m) for name in names}
-        costs = [_gain(name, one, (start, m), (entry, m)) if one else None for name, one in changes.items()]
-        rows.append({"entry": entry, "step": m_equals(m), "gains": costs})
+        costs = [_gain(name, domain_change(start, entry, name, m), (start, m), (entry, m)) for name in names]
+        rows.append(Row(Name(entry.label, entry.index), costs, m_equals(m)))
     return rows
 
 
-def _gain(name: str, moved: Change, before: tuple[Entry, int], after: tuple[Entry, int]) -> dict[str, str]:
-    """A change in words, both values with the digits of the larger std."""
+def _gain(name: str, moved: Change | None, before: tuple[Entry, int], after: tuple[Entry, int]) -> Cell:
+    """A change with its judgement, and both values with the digits of the larger std."""
+    if moved is None:
+        return Cell(MISSING)
     stds = [std for entry, m in (before, after) if (std := entry.stat(name, m).std) is not None]
     spread = max(stds, default=None)
     texts = [value_text(entry.mean(name, m), spread, entry.bound(name, m)) for entry, m in (before, after)]
-    word, tone = ("better", "good") if moved.gained > 0 else ("worse", "bad")
-    judgement = {"clear": word, "narrow": f"narrowly {word}", "none": "no clear change", "unknown": "not certain"}
-    return {
-        "from_to": " → ".join(texts),
-        "change": change(moved.start, moved.end),
-        "judgement": judgement[moved.certainty],
-        "tone": tone if moved.certainty in ("clear", "narrow") else "same",
-        "reached": "",
-    }
+    word = "better" if moved.gained > 0 else "worse"
+    words = {"clear": word, "narrow": f"narrowly {word}", "none": "no clear change", "unknown": "not certain"}
+    tone: Tone = "same"
+    if moved.certainty in ("clear", "narrow"):
+        tone = "good" if moved.gained > 0 else "bad"
+    return Cell(" → ".join(texts), change(moved.start, moved.end), tone=tone, word=words[moved.certainty])
 
 
 def confidence_sentence(entry: Entry) -> str:
