@@ -73,7 +73,6 @@ def dense_section(problem: Problem, identity: str) -> dict[str, Any] | None:
 
 
 def _finding(domain: EvalDomain, entries: Sequence[Entry], names: Sequence[str]) -> dict[str, Any]:
-    """The answer on one domain: a sentence, a card for each metric, and how confident the methods are."""
     verdicts = [verdict(name, entries) for name in names]
     return {
         "domain": domain,

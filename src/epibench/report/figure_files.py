@@ -83,7 +83,6 @@ def at_m(key: str) -> tuple[str, str]:
 
 
 def _files(chart: Chart, *name: str, about: str, where: str = "", title: str = "") -> Iterator[FigureFile]:
-    """A file for each layer of a chart."""
     for key in chart.keys:
         at, suffix = at_m(key)
         draw = partial(draw_chart, chart, titled(chart, where, at, title=title), key)

@@ -249,7 +249,6 @@ def _evaluations(run: Run, named: bool) -> Iterator[Table]:
 
 
 def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """The facts below the title of a page on one file of results."""
     results = runs[0].results
     recipe, scores = results.recipe, [score for run in runs for score in run.scores if run.stored]
     settings = recipe.get("stored") or recipe
@@ -321,7 +320,6 @@ def published_section(runs: Sequence[Run], methods: Sequence[RunMethod]) -> dict
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The names of each text."""
     names: dict[str, list[str]] = {}
     for text, name in pairs:
         names.setdefault(text, []).append(name)

@@ -259,9 +259,9 @@ def stored_entries(runs: Sequence[Run]) -> list[Entry]:
 class Problem:
     """Runs of one problem, their methods, and the domains with a score.
 
-    entries: by the name of the domain. everywhere: the entries of all domains. first: the training domain and the
-    hardest shift, or the first domain if all roles are unknown. others: the other domains. qualities: the metrics that
-    cost is compared with, which are the headline metrics and the NLL.
+    entries: by the name of the domain; everywhere: all of them.
+    first: the training domain and the hardest shift, or the first domain if all roles are unknown.
+    qualities: the metrics that cost is compared with, which are the headline metrics and the NLL.
     """
 
     runs: Sequence[Run]

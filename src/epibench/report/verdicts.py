@@ -1,4 +1,4 @@
-"""What the judge found, in words: cards, findings, the ranks of KLs, what members buy, over- or under-confidence."""
+"""Comparisons in words: cards, findings, ranks of KLs, gains, over- or under-confidence."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Verdict:
 
     @property
     def finding(self) -> tuple[str, str]:
-        """Who, and what there is to say of them; nothing where no method is better than chance, or has a value."""
+        """Leaders and a statement on them; empty if no method is better than chance or has a value."""
         leaders, lead, info = self.ranking.leaders, self.ranking.lead, metric_info(self.name)
         labels = listed([self._named(one) for one in leaders])
         if not leaders:
@@ -82,7 +82,6 @@ class Verdict:
         return labels, f"{words} ({info.title}{f', {doubt}' if doubt else ''})"
 
     def _named(self, one: Candidate) -> str:
-        """Who, with the own M of one that has no members at the M where the others are compared."""
         return one.label if self.m in (None, one.m) else f"{one.label} ({m_equals(one.m)})"
 
 
@@ -91,24 +90,23 @@ def verdict(name: str, entries: Sequence[Entry]) -> Verdict:
     m, m_of = compared_at(entries)
     ranking = judge(name, entries, m_of)
     ranked = [one.entry for one in ranking.ordered]
-    bars = value_bars(name, ranked, m_of) if len(ranked) > 1 else []
-    return Verdict(name, m, ranking, _card(name, entries, headline(name, ranking), bars, _sentences(name, ranking)))
-
-
-def _card(
-    name: str, entries: Sequence[Entry], headline: str, bars: list[dict[str, Any]], sentences: list[str]
-) -> dict[str, Any]:
     info = metric_info(name)
-    card = {"title": title_with_unit(name, entries), "better": BETTER_TEXT[info.better]}
-    question = QUESTIONS.get(name, in_words(info.meaning, entries))
-    return {**card, "question": question, "headline": headline, "bars": bars, "sentences": sentences}
+    card = {
+        "title": title_with_unit(name, entries),
+        "better": BETTER_TEXT[info.better],
+        "question": QUESTIONS.get(name, in_words(info.meaning, entries)),
+        "headline": headline(name, ranking),
+        "bars": value_bars(name, ranked, m_of) if len(ranked) > 1 else [],
+        "sentences": _sentences(name, ranking),
+    }
+    return Verdict(name, m, ranking, card)
 
 
 def value_bars(name: str, entries: Sequence[Entry], m_of: dict[str, int], log: bool = False) -> list[dict[str, Any]]:
-    """Each entry's value at an M as a lollipop on a common scale: one that includes zero, or a logarithmic one."""
+    """Each entry's value at an M as a lollipop on a common scale with zero, or on a logarithmic one."""
     stats = [entry.stat(name, m_of[entry.label]) for entry in entries]
-    lower, upper = _log_range(stats, entries) if log else _linear_range(stats)
-    bars = []
+    ends, bars = [s.mean + sign * (s.std or 0.0) for s in stats if s.mean is not None for sign in (-1, 1)], []
+    lower, upper = _log_range(stats, entries) if log else (min([0.0, *ends]), max([0.0, *ends]))
     for entry, stat in zip(entries, stats, strict=True):
         m = m_of[entry.label]
         text, note = entry.text(name, m), entry.infinite_text(name, m) or entry.chance_text(name)
@@ -116,11 +114,6 @@ def value_bars(name: str, entries: Sequence[Entry], m_of: dict[str, int], log: b
         strip = lollipop(stat, entry.index, lower, upper, words, entry.overlaps_much(m), log)
         bars.append({"entry": entry, "strip": strip, "text": text, "note": note})
     return bars
-
-
-def _linear_range(stats: Sequence[Stat]) -> tuple[float, float]:
-    ends = [s.mean + sign * (s.std or 0.0) for s in stats if s.mean is not None for sign in (-1, 1)]
-    return min([0.0, *ends]), max([0.0, *ends])
 
 
 def _log_range(stats: Sequence[Stat], entries: Sequence[Entry]) -> tuple[float, float]:
@@ -150,7 +143,6 @@ def headline(name: str, ranking: Ranking) -> str:
 
 
 def _sentences(name: str, ranking: Ranking) -> list[str]:
-    """How far the next is behind, in numbers and in standard errors, and what else a reader should know."""
     candidates = ranking.ordered
     if not candidates:
         return ["No method has a value."]
@@ -188,7 +180,7 @@ def next_sentence(first: Candidate, second: Candidate) -> str:
 
 
 def _errors_from(first: Candidate, second: Candidate) -> str:
-    """Whose standard error comes from a smaller M, in brackets."""
+    """The M of standard errors from a smaller M, in brackets."""
     labels: dict[int, list[str]] = {}
     for one in (first, second):
         if one.error is not None and one.error.m != one.m:
@@ -209,7 +201,7 @@ def _behind(best: float, other: float) -> str:
 
 
 def finding(verdicts: Sequence[Verdict]) -> str:
-    """All that was found on a domain in one sentence; what the same methods are best at is said together."""
+    """The results on a domain in one sentence, with one clause for each group of methods."""
     said: dict[str, list[str]] = {}
     for one in verdicts:
         labels, words = one.finding
@@ -225,7 +217,7 @@ def finding(verdicts: Sequence[Verdict]) -> str:
 
 
 def kl_verdict(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Who is closest at the largest M that methods have in common, and how sure that is: in words, and as a table."""
+    """The closest method at the largest common M, in words and as a table."""
     m, m_of = compared_at(entries)
     ranking = judge("kl", entries, m_of)
     where = f"At {m_equals(m)}" if m is not None else "At the largest M of each"
@@ -237,7 +229,10 @@ def kl_verdict(entries: Sequence[Entry]) -> dict[str, Any]:
         sentences += _other_leaders(ordered[0], entries)
         bars = value_bars("kl", [one.entry for one in ordered if one.mean > 0], m_of, log=True)
         ranked = {one.label for one in ordered}
-        rows = [*_standings(ranking, m), *(_unranked(e, m_of[e.label]) for e in entries if e.label not in ranked)]
+        rows = _standings(ranking, m)
+        for entry in (entry for entry in entries if entry.label not in ranked):
+            remark = entry.infinite_text("kl", m_of[entry.label]) or "infinite"
+            rows.append(Row(Name(entry.label, entry.index), [Cell(MISSING)] * len(STANDING_TITLES), remark))
     words = {"headline": headline("kl", ranking), "sentences": sentences}
     words["finding"] = words["headline"]
     if len(ordered) == 1:
@@ -248,7 +243,6 @@ def kl_verdict(entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _other_leaders(best: Candidate, entries: Sequence[Entry]) -> list[str]:
-    """Who has the smallest mean where that is not the best one."""
     sizes: dict[str, list[str]] = {}
     for m in best.entry.members:
         there = judge_at("kl", entries, m).ordered
@@ -259,7 +253,6 @@ def _other_leaders(best: Candidate, entries: Sequence[Entry]) -> list[str]:
 
 
 def _height(best: Candidate) -> str:
-    """How far the closest method is, beside the floor."""
     value = f"At {m_equals(best.m)}, the KL of {best.label} is {best.entry.text('kl', best.m)}"
     if best.floor is None:
         return f"{value}; no noise floor of the reference is known, so that small gaps may be the reference's own."
@@ -279,11 +272,6 @@ def _standings(ranking: Ranking, m: int | None) -> list[Row]:
         standings += [_standing(one, mark, group, best, m) for one in group]
         position += len(group)
     return standings
-
-
-def _unranked(entry: Entry, m: int) -> Row:
-    cells = [Cell(MISSING)] * len(STANDING_TITLES)
-    return Row(Name(entry.label, entry.index), cells, entry.infinite_text("kl", m) or "infinite")
 
 
 def _standing(one: Candidate, rank: str, group: Sequence[Candidate], best: Candidate, m: int | None) -> Row:
@@ -314,7 +302,7 @@ def _judgement(one: Candidate, group: Sequence[Candidate], best: Candidate, lead
 
 
 def gain_up_to(entry: Entry) -> str:
-    """The M from which on more members buy nothing measurable of the KL, in words."""
+    """The M from which on more members do not improve the KL measurably, in words."""
     settled = settled_from(entry, "kl")
     if settled is None:
         return MISSING
@@ -373,10 +361,7 @@ def _gain(name: str, moved: Change | None, before: tuple[Entry, int], after: tup
 
 
 def confidence_sentence(entry: Entry) -> str:
-    """Whether a method is over- or under-confident at its largest M; empty where that is unknown.
-
-    Where there is no distribution to be confident with: whether its uncertainty points the right way.
-    """
+    """Over- or under-confidence at the largest M, or the direction of a ranking; empty where unknown."""
     sentences = {"gaussian": _coverage_sentence, "categorical": _accuracy_sentence, "ranking": _direction_sentence}
     return sentences[entry.kind](entry)
 
@@ -434,7 +419,7 @@ def _accuracy_sentence(entry: Entry) -> str:
 
 
 def _confidence_words(gap: float, signed: float) -> str:
-    """Whether what is said holds too seldom (signed below 0) or too often. gap: the mean distance from what is said."""
+    """Over-confident if signed is below 0. gap: the mean distance between stated and actual frequency."""
     if gap < 0.01:
         return "is close to calibrated"
     if abs(signed) < 0.5 * gap:
