@@ -7,7 +7,7 @@ from page_checks import plain, texts
 from epibench.metrics.info import INFOS
 from epibench.report.class_section import class_section, class_tables, per_class_names
 from epibench.report.entries import ClassStyles
-from epibench.report.runs import entries_on, featured, methods_of, read_runs, scored_domains
+from epibench.report.runs import problem_of, read_runs
 from epibench.results import ClassStat, DomainFacts, PoolSize, Score
 
 METRICS = ("iou", "accuracy", "ause", "ece", "brier", "nll")
@@ -19,12 +19,8 @@ def with_classes(values, names, label="Ensembling"):
 
 
 def section_of(results):
-    runs = read_runs([results])
-    methods = methods_of(runs)
-    domains = scored_domains(runs, methods)
-    first = featured(domains, methods)
-    halves = first, [domain for domain in domains if domain not in first]
-    return class_section(*([(d, entries_on(methods, d.name)) for d in half] for half in halves))
+    found = problem_of(read_runs([results]))
+    return class_section(*([(d, found.entries[d.name]) for d in half] for half in (found.first, found.others)))
 
 
 def small(inside, outside, name="iou_per_class"):

@@ -160,6 +160,10 @@ def test_uncertainty_is_on_one_scale_for_all() -> None:
     assert len({re.findall(r"from 0 to [\d.]+ nats", str(row.panels[2].chart))[0] for row in rows}) == 1
 
 
+def test_depth_starts_at_zero() -> None:
+    assert "True depth, from 0 to 80 m" in str(books(fake.small())[0]["layers"][0]["rows"][0].panels[2].chart)
+
+
 def test_a_domain_with_classes_of_its_own_has_its_names_and_colours() -> None:
     _, camvid = books(fake.mapped())
     first = camvid["layers"][0]["rows"][0].panels

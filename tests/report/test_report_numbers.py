@@ -1,5 +1,9 @@
+"""Numbers and titles of metrics as text."""
+
 import pytest
 
+from epibench import metrics
+from epibench.report.metric_info import metric_info, ordered
 from epibench.report.numbers import aligned, change, listed, measured, significant
 
 
@@ -56,3 +60,12 @@ def test_lists_end_with_and_or_with_the_number_of_the_rest() -> None:
 def test_digits_are_significant_and_decimal_points_line_up() -> None:
     assert [significant(v) for v in (0.012345, 1234.5, 0.0, None)] == ["0.0123", "1,230", "0", "–"]
     assert aligned(["1.25", "10", "0.5", "–"]) == ["1.25", "10\u2008\u2007\u2007", "0.5\u2007", "–"]
+
+
+def test_errors_of_depth_have_titles_directions_and_units() -> None:
+    assert metric_info("delta1").better == "higher"
+    assert metric_info("irmse").title == "iRMSE (1/km)"
+    assert metric_info("sq_rel").in_unit
+    names = list(metrics.errors_of_depth([1.0], [1.0]))
+    assert ordered(["depth_left_out_targets", *names, "rmse"], "gaussian")[:3] == ["rmse", "abs_rel", "sq_rel"]
+    assert "depth_left_out" in ordered(names, "gaussian")  # their number is a row of its own

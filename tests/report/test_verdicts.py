@@ -9,11 +9,10 @@ from epibench.report.runs import (
     VIEWS,
     domains_of,
     entries_on,
-    featured,
     kl_entries,
     methods_of,
+    problem_of,
     read_runs,
-    scored_domains,
 )
 from epibench.report.tables import kl_table
 from epibench.report.verdicts import (
@@ -105,12 +104,13 @@ def test_the_kl_of_a_single_method_says_what_it_is() -> None:
 def test_kls_at_the_floor_are_not_ranked() -> None:
     found = kl_verdict([kl("a", 0.001), kl("b", 0.009)])
     assert found["headline"] == "a and b: at the noise floor"
-    assert [standing["floors"] for standing in found["standings"]] == ["at the floor"] * 2
+    assert [row.cells[3].value for row in found["standings"].blocks[0].rows] == ["at the floor"] * 2
 
 
 def test_ranks_are_shared_by_those_that_tie() -> None:
     found = kl_verdict([kl("a", 0.30, 0.1), kl("b", 0.32, 0.1), kl("c", 0.9, 0.1)])
-    assert [standing["rank"].replace("\u00a0", " ") for standing in found["standings"]] == ["1 =", "1 =", "3"]
+    ranks = [row.cells[0].value.replace("\u00a0", " ") for row in found["standings"].blocks[0].rows]
+    assert ranks == ["1 =", "1 =", "3"]
     table = kl_table("", [kl("a", 0.30, 0.1), kl("b", 0.32, 0.1), kl("c", 0.9, 0.1)])
     cells = [row.cells[1] for row in table.blocks[0].rows]
     assert [cell.best for cell in cells] == [False, False, False]
@@ -125,8 +125,9 @@ def infinite(label: str) -> Entry:
 
 def test_infinite_means_come_last_without_a_rank() -> None:
     found = kl_verdict([infinite("a"), kl("b", 0.5)])
-    assert [(one["entry"].label, one["rank"]) for one in found["standings"]] == [("b", "1"), ("a", "–")]
-    assert "2 of 9 draws" in found["standings"][1]["verdict"]
+    rows = found["standings"].blocks[0].rows
+    assert [(row.name.label, row.cells[0].value) for row in rows] == [("b", "1"), ("a", "–")]
+    assert "2 of 9 draws" in rows[1].remark
     assert kl_verdict([infinite("a")])["headline"] == "No finite KL"
 
 
@@ -137,8 +138,10 @@ def kl_over(label: str, means: dict[int, float], std: float = 0.01) -> Entry:
 
 def test_a_point_estimate_is_compared_at_its_only_m() -> None:
     found = kl_verdict([kl_over("map", {1: 2.0}), kl_over("b", {8: 0.9, 16: 0.5})])
-    assert found["where"].replace("\u00a0", " ") == "At M = 16"
-    assert [one["verdict"].replace("\u00a0", " ") for one in found["standings"]] == ["closest", "farther, at M = 1"]
+    standings = found["standings"]
+    assert standings.corner.replace("\u00a0", " ") == "At M = 16"
+    remarks = [row.remark.replace("\u00a0", " ") for row in standings.blocks[0].rows]
+    assert remarks == ["closest", "farther, at M = 1"]
     (row, _) = kl_table("", [kl_over("map", {1: 2.0}), kl_over("b", {8: 0.9, 16: 0.5})]).blocks[0].rows
     assert (row.cells[-1].value, row.cells[-1].spread, row.only) == ("2.000", "± 0.010", "M = 1")
 
@@ -187,12 +190,10 @@ def test_floors_of_runs_are_named_once() -> None:
 
 def test_a_gain_has_both_values_its_judgement_and_its_reach() -> None:
     gain = member_gain(entry("A", {1: (2.0, 0.01, 4), 2: (1.08, 0.01, 4), 4: (1.0, 0.01, 4)}), "ause")
-    assert gain is not None
-    assert (gain["change"], gain["judgement"], gain["tone"]) == ("−50\u00a0%", "better", "good")
-    assert gain["reached"] == "90\u00a0% by M\u00a0=\u00a02"
+    assert (gain.spread, gain.word, gain.tone) == ("−50\u00a0%", "better", "good")
+    assert gain.note == "90\u00a0% by M\u00a0=\u00a02"
     between = member_gain(entry("A", {1: (2.0, 0.01, 4), 2: (0.5, 0.01, 4), 4: (1.0, 0.01, 4)}), "ause")
-    assert between is not None
-    assert between["reached"] == "best at M\u00a0=\u00a02: 0.500"
+    assert between.note == "best at M\u00a0=\u00a02: 0.500"
 
 
 def test_the_hardest_shift_is_the_one_with_the_largest_error() -> None:
@@ -200,19 +201,16 @@ def test_the_hardest_shift_is_the_one_with_the_largest_error() -> None:
     for score in (score for score in results.scores if score.domain == "wild-1"):
         for metrics in score.summary.values():
             metrics["rmse"] = Stat(mean=99.0, std=0.0, n=4)
-    runs = read_runs([results])
-    methods = methods_of(runs)
-    assert [domain.name for domain in featured(scored_domains(runs, methods), methods)] == ["clean", "wild-1"]
+    assert [domain.name for domain in problem_of(read_runs([results])).first] == ["clean", "wild-1"]
 
 
 def test_gains_and_costs_have_a_tone() -> None:
     runs = read_runs([fake.dense_run(domains=("clean", "wild"))])
     inside, outside = (entries_on(methods_of(runs), domain.name) for domain in domains_of(runs))
-    gains = [[gain for row in member_gains(e, ["auce"]) for gain in row["gains"]] for e in (inside, outside)]
-    tones = [[gain["tone"] for gain in of_domain if gain] for of_domain in gains]
+    tones = [[row.cells[0].tone for row in member_gains(entries, ["auce"])] for entries in (inside, outside)]
     assert tones == [["good", "good"], ["good", "bad"]]
     costs = shift_costs(inside, outside, ["rmse"])
-    assert [gain["judgement"] for row in costs for gain in row["gains"] if gain] == ["worse", "worse"]
+    assert [row.cells[0].word for row in costs] == ["worse", "worse"]
 
 
 def test_a_domain_that_a_method_lacks_has_no_entry_of_it() -> None:

@@ -12,16 +12,12 @@ from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.run_page import failures, nothing_to_show
 from epibench.report.runs import (
     VIEWS,
+    Problem,
     Run,
     by_problem,
     convergence_of,
-    entries_on,
-    featured,
-    headline_names,
     kl_entries,
-    methods_of,
     read_runs,
-    scored_domains,
 )
 from epibench.report.table import terminal_text
 from epibench.report.tables import kl_table, metric_part, metric_table
@@ -31,17 +27,17 @@ from epibench.results import Results
 
 def print_run_tables(results: Sequence[Results], names: Sequence[str] = ()) -> None:
     """Print the KL or the metrics of every method, and published cells."""
-    for runs in by_problem(read_runs(results, names)):
-        print_problem(runs)
-        for line in (*failures(runs), *(line for run in runs for line in published_lines(run))):
+    for problem in by_problem(read_runs(results, names)):
+        print_problem(problem)
+        for line in (*failures(problem.runs), *(line for run in problem.runs for line in published_lines(run))):
             output().print(line, soft_wrap=True)
 
 
-def print_problem(runs: Sequence[Run]) -> None:
-    """Tables for the runs of one problem, and what was found."""
-    problem, methods, console = runs[0].problem, methods_of(runs), output()
-    if entries := kl_entries(methods, VIEWS[0]):
-        table = kl_table(f"{problem}: {VIEWS[0].name}", entries)
+def print_problem(problem: Problem) -> None:
+    """Print tables for the runs of one problem, and what was found."""
+    runs, title, console = problem.runs, problem.runs[0].problem, output()
+    if entries := kl_entries(problem.methods, VIEWS[0]):
+        table = kl_table(f"{title}: {VIEWS[0].name}", entries)
         console.print(table.title, style="bold", soft_wrap=True)
         console.print(terminal_text(table, console.width, drop_first=True), soft_wrap=True)
         console.print(f"{kl_verdict(entries)['finding']}.", soft_wrap=True)
@@ -49,22 +45,18 @@ def print_problem(runs: Sequence[Run]) -> None:
             console.print(text, soft_wrap=True)
         console.print()
         return
-    domains = scored_domains(runs, methods)
-    if not domains:
-        console.print(f"{problem}: {nothing_to_show(runs)}", soft_wrap=True)
+    if not problem.domains:
+        console.print(f"{title}: {nothing_to_show(runs)}", soft_wrap=True)
         return
-    scored = {domain.name: entries_on(methods, domain.name) for domain in domains}
-    everything = [entry for entries in scored.values() for entry in entries]
-    headlines = headline_names(everything)
-    for name in headlines:
-        title = f"{problem}: {title_with_unit(name, everything)}, {BETTER_TEXT[metric_info(name).better][2:]}"
-        parts = [metric_part(name, scored[domain.name], domain.label) for domain in domains]
-        table = metric_table(title, parts, several_members(everything), "chance")
+    for name in problem.headlines:
+        heading = f"{title}: {title_with_unit(name, problem.everywhere)}, {BETTER_TEXT[metric_info(name).better][2:]}"
+        parts = [metric_part(name, problem.entries[domain.name], domain.label) for domain in problem.domains]
+        table = metric_table(heading, parts, several_members(problem.everywhere), "chance")
         console.print(table.title, style="bold", soft_wrap=True)
         console.print(terminal_text(table, console.width, drop_first=True), soft_wrap=True)
         console.print()
-    for domain in featured(domains, methods):
-        verdicts = [verdict(name, scored[domain.name]) for name in headlines]
+    for domain in problem.first:
+        verdicts = [verdict(name, problem.entries[domain.name]) for name in problem.headlines]
         console.print(f"{domain.title}: {finding(verdicts)}", soft_wrap=True)
     console.print()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from epibench.console import output
-from epibench.report.dense_section import shift_rows
+from epibench.report.dense_section import shift_table
 from epibench.report.numbers import plain_powers
-from epibench.report.runs import read_runs, stored_entries
+from epibench.report.runs import problem_of, read_runs, stored_entries
 from epibench.report.table import terminal_text
 from epibench.report.tables import score_table
 from epibench.results import Results
@@ -31,15 +31,14 @@ def print_tables(results: Results) -> None:
             more = ", ".join(name for name in of_kind[0].metrics if name not in names)
             also = f"also computed: {more} (--json FILE, --report FOLDER)\n" if more else ""
             console.print(also, style="dim", soft_wrap=True)
-    for shift in filter(None, (shift_rows([run]) for run in runs)):
+    for shift in filter(None, (shift_table(problem_of([run])) for run in runs)):
         console.print(f"{shift['title']}, the hardest shift: what it costs", style="bold", soft_wrap=True)
-        for row in shift["rows"]:
-            parts = [
-                f"{title} {plain_powers(cost['from_to'])} ({cost['change']}, {cost['judgement']})"
-                for title, cost in zip(shift["headlines"], row["gains"], strict=True)
-                if cost
+        for row in shift["table"].blocks[0].rows:
+            costs = [
+                (column.name.label, c) for column, c in zip(shift["table"].columns, row.cells, strict=True) if c.word
             ]
-            console.print(f"{row['entry'].label}, {row['step']}: {'; '.join(parts)}", soft_wrap=True)
+            parts = [f"{title} {plain_powers(cost.value)} ({cost.spread}, {cost.word})" for title, cost in costs]
+            console.print(f"{row.name.label}, {row.remark}: {'; '.join(parts)}", soft_wrap=True)
         console.print()
     for entry in entries:
         shared = ", ".join(str(m) for m in entry.members if entry.overlaps_much(m))

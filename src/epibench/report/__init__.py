@@ -1,4 +1,4 @@
-"""Pages that show results; they read numbers and compute no metric."""
+"""Pages that show results and compute no metric."""
 
 from epibench.report.run_page import write_run_page
 

@@ -135,7 +135,6 @@ def _table(title: str, entries: Sequence[Entry], rows: dict[int, Row]) -> Table:
 
 
 def _values(name: str, entries: Sequence[Entry]) -> list[list[Value]]:
-    """The values of classes of each entry, where entries are compared."""
     m_of = compared_at(entries)[1]
     return [[stat.mean for stat in entry.per_class(name, m_of[entry.label])] for entry in entries]
 

@@ -22,7 +22,7 @@ Costs = Sequence[tuple[RunMethod, dict[int, float]]]  # by M
 
 @dataclass(frozen=True)
 class CostKind:
-    """A kind of cost over M: a field of a part of `Cost`, times a scale. text: a value in words."""
+    """A field of a part of `Cost` over M, times a scale. text: a value in words."""
 
     key: str
     name: str

@@ -17,19 +17,9 @@ from epibench.report.metric_info import HEADLINES
 from epibench.report.numbers import m_equals
 from epibench.report.page import Option, Switch
 from epibench.report.pictures.dense import ClassPanels, DepthPanels
-from epibench.report.runs import (
-    EvalDomain,
-    Run,
-    RunMethod,
-    domains_of,
-    entries_on,
-    featured,
-    headline_names,
-    methods_of,
-    quality_names,
-    scored_domains,
-)
-from epibench.report.tables import gain_table, metric_tables
+from epibench.report.runs import EvalDomain, Problem, Run, RunMethod, domains_of
+from epibench.report.table import Block, Column, Name, Table
+from epibench.report.tables import metric_tables
 from epibench.report.verdicts import confidence_sentence, finding, member_gains, shift_costs, verdict
 
 SCALES = Switch("scale", "Scales", [Option("common", "common to all domains", True), Option("own", "each its own")])
@@ -37,61 +27,52 @@ MAX_IMAGES = 4
 PANELS: dict[str, type[DepthPanels | ClassPanels]] = {"gaussian": DepthPanels, "categorical": ClassPanels}
 
 
-def dense_section(runs: Sequence[Run], methods: Sequence[RunMethod], identity: str) -> dict[str, Any] | None:
+def dense_section(problem: Problem, identity: str) -> dict[str, Any] | None:
     """All parts for the runs of one problem; None without a scored domain.
 
     Parts on domains are pairs: on the training domain and the hardest shift, and on other domains.
     """
-    domains = scored_domains(runs, methods)
-    if not domains:
+    runs, methods, entries, everywhere = problem.runs, problem.methods, problem.entries, problem.everywhere
+    if not problem.domains:
         return None
-    entries = {domain.name: entries_on(methods, domain.name) for domain in domains}
-    first = featured(domains, methods)
-    halves = (first, [domain for domain in domains if domain not in first])
-    everywhere = [entry for of_domain in entries.values() for entry in of_domain]
-    names, qualities, switch = headline_names(everywhere), quality_names(everywhere), curve_switch(everywhere)
+    names, halves, switch = problem.headlines, (problem.first, problem.others), curve_switch(everywhere)
     sections, choices = {}, switch.options if len(runs) == 1 else []
-    for domain in domains:
+    for domain in problem.domains:
         part = metric_section(domain.label, entries[domain.name], choices, HEADLINES[everywhere[0].kind])
         sections[domain.name] = {**part, "domain": domain, "classes": class_tables(entries[domain.name])}
     books = [
         book
         for number, run in enumerate(runs)
-        for book in picture_books(run, methods, [*halves[0], *halves[1]], f"{identity}-pictures{number}")
+        for book in picture_books(run, methods, [*problem.first, *problem.others], f"{identity}-pictures{number}")
     ]
-    shift = shift_rows(runs)
+    gains = [(domain.title, member_gains(entries[domain.name], names)) for domain in problem.first]
     return {
         "counted": counted_in(everywhere),
         "findings": [[_finding(domain, entries[domain.name], names) for domain in half] for half in halves],
-        "shift": shift
-        and {**shift, "table": gain_table("What the shift costs", shift["headlines"], [("", shift["rows"])])},
-        "gains": gain_table(
+        "shift": shift_table(problem),
+        "gains": Table(
             "What further members buy",
-            [title_with_unit(name, entries[domains[0].name]) for name in names],
-            [(domain.title, member_gains(entries[domain.name], names)) for domain in first],
+            [Column(Name(title_with_unit(name, entries[problem.domains[0].name]))) for name in names],
+            [Block(Name(title), rows=rows) for title, rows in gains if rows],
         ),
         "overlaps": overlap_warnings(everywhere),
         "scales": SCALES,
-        "layers": over_members(*halves, entries, names),
-        "severity": severity_figures(domains, methods, names),
-        "against": [
-            [shifted_from(first[0], domain, methods, qualities) for domain in shifts_from(first[0], half)]
-            for half in halves
-        ],
+        "layers": over_members(problem, *halves),
+        "severity": severity_figures(problem),
+        "against": [against_training(problem, half) for half in halves],
         "equivalents": equivalent_section(methods, *halves),
         "domains": list(sections.values()),
         "classes": class_section(*([(domain, entries[domain.name]) for domain in half] for half in halves)),
         "curve_switch": switch,
         "curves": [[sections[domain.name] for domain in half if sections[domain.name]["curves"]] for half in halves],
         "books": [[book for book in books if book["domain"] in half] for half in halves],
-        "cost": cost_section(methods, *halves, qualities),
+        "cost": cost_section(methods, *halves, problem.qualities),
         "training": training_figures(methods),
-        "warnings": _warnings(runs, domains, first),
+        "warnings": _warnings(runs, problem.domains, problem.first),
     }
 
 
 def _finding(domain: EvalDomain, entries: Sequence[Entry], names: Sequence[str]) -> dict[str, Any]:
-    """The answer on one domain: a sentence, a card for each metric, and how confident the methods are."""
     verdicts = [verdict(name, entries) for name in names]
     return {
         "domain": domain,
@@ -102,31 +83,26 @@ def _finding(domain: EvalDomain, entries: Sequence[Entry], names: Sequence[str])
     }
 
 
-def shift_rows(runs: Sequence[Run]) -> dict[str, Any] | None:
-    """The effect of the hardest shift on each method by headline metric; None if either domain is missing."""
-    methods = methods_of(runs)
-    domains = scored_domains(runs, methods)
-    if len(first := featured(domains, methods)) < 2:
+def shift_table(problem: Problem) -> dict[str, Any] | None:
+    """The effect of the hardest shift on each headline metric; None if either domain is missing."""
+    if len(first := problem.first) < 2:
         return None
-    entries = [entries_on(methods, domain.name) for domain in (*first, *domains)]
-    names = headline_names([entry for of_domain in entries for entry in of_domain])
-    rows = shift_costs(entries[0], entries[1], names)
-    titles = [title_with_unit(name, entries[2]) for name in names]
-    return {"title": f"{first[0].label} → {first[1].label}", "rows": rows, "headlines": titles} if rows else None
+    inside, outside = (problem.entries[domain.name] for domain in first)
+    rows = shift_costs(inside, outside, problem.headlines)
+    titles = [title_with_unit(name, problem.entries[problem.domains[0].name]) for name in problem.headlines]
+    table = Table("What the shift costs", [Column(Name(title)) for title in titles], [Block(rows=rows)])
+    return {"title": f"{first[0].label} → {first[1].label}", "table": table} if rows else None
 
 
-def shifts_from(inside: EvalDomain, domains: Sequence[EvalDomain]) -> list[EvalDomain]:
-    """The shifted domains; none if the training domain is unknown."""
-    return [domain for domain in domains if domain.shifted] if inside.role == "in-domain" else []
-
-
-def shifted_from(
-    inside: EvalDomain, outside: EvalDomain, methods: Sequence[RunMethod], names: Sequence[str]
-) -> tuple[EvalDomain, list[Chart]]:
-    """A chart for each metric: every method on a shifted domain against the training domain."""
-    pairs = [(method.on(inside.name), method.on(outside.name)) for method in methods]
-    charts = [shift_figure(name, inside, outside, pairs) for name in names]
-    return outside, [chart for chart in charts if chart]
+def against_training(problem: Problem, domains: Sequence[EvalDomain]) -> list[tuple[EvalDomain, list[Chart]]]:
+    """A chart for each metric: every method on each shifted domain against the training domain, if that is known."""
+    inside, found = problem.first[0], []
+    for outside in domains if inside.role == "in-domain" else ():
+        if outside.shifted:
+            pairs = [(method.on(inside.name), method.on(outside.name)) for method in problem.methods]
+            charts = [shift_figure(name, inside, outside, pairs) for name in problem.qualities]
+            found.append((outside, [chart for chart in charts if chart]))
+    return found
 
 
 def _warnings(runs: Sequence[Run], domains: Sequence[EvalDomain], first: Sequence[EvalDomain]) -> list[str]:
@@ -174,14 +150,9 @@ def metric_section(
     }
 
 
-def over_members(
-    first: Sequence[EvalDomain],
-    others: Sequence[EvalDomain],
-    entries: Mapping[str, Sequence[Entry]],
-    names: Sequence[str],
-) -> list[dict[str, Any]]:
+def over_members(problem: Problem, first: Sequence[EvalDomain], others: Sequence[EvalDomain]) -> list[dict[str, Any]]:
     """Headline metrics over M on common scales, and on the scales of each domain if there are several."""
-    everywhere = [entry for of_domain in entries.values() for entry in of_domain]
+    entries, everywhere, names = problem.entries, problem.everywhere, problem.headlines
     ranges: dict[str, list[float]] = {}
     for name in names:  # point estimates may lie far off
         several = [entry for entry in everywhere if len(entry.members) > 1] or everywhere

@@ -25,7 +25,7 @@ Array = npt.NDArray[np.float64]
 
 RESAMPLES = 1000
 ENDS = (0.05, 0.95)  # of the interval
-NORMAL = 1.645  # the 95 % point of a normal distribution, and those of Student's t with 1, 2, … degrees of freedom
+NORMAL = 1.645  # the 95 % point of a normal distribution; below, of Student's t with 1, 2, … degrees of freedom
 STUDENT = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812)
 SEED = 0
 
@@ -46,10 +46,9 @@ class Scores:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """So many ensemble members score as well; −inf: fewer than the smallest M that was scored, inf: more than any.
+    """The number of ensemble members that score as well. −inf: below the smallest scored M, inf: above any.
 
-    low, high: the ends of its interval; None where the draws do not tell how far means vary. sizes: the smallest and
-    the largest M of the ensemble.
+    low, high: the ends of its interval, if known. sizes: the smallest and the largest M of the ensemble.
     """
 
     members: float
@@ -138,8 +137,8 @@ class EnsembleCurve:
     def of(cls, ensemble: Scores) -> EnsembleCurve:
         """The curve of an ensemble.
 
-        All M are sets of the same networks, so that resampled curves move as a whole: the k-th smallest mean of every M
-        is of one curve, and curves come in a random order.
+        All M are sets of the same networks, so that resampled curves move as a whole. The k-th smallest mean of every M
+        belongs to one curve. Curves come in a random order.
         """
         means = np.array([ensemble.means[m] for m in ensemble.sizes])
         resampled = [resampled_means(ensemble, m, "ensemble") for m in ensemble.sizes]

@@ -91,7 +91,6 @@ def _files(kind: Kind, subjects: Sequence[Run], only: str) -> Iterator[File]:
 
 
 def _write(folder: Path, file: File, known: dict[str, Any]) -> None:
-    """Write a file and list it."""
     name, about, make = file
     content = make()
     try:

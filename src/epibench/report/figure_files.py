@@ -13,7 +13,7 @@ from epibench.report.chart import Chart
 from epibench.report.charts.matplotlib import FileKind, draw_chart, file_bytes
 from epibench.report.cost_section import cost_section
 from epibench.report.curve_figures import LARGEST, curve_parts, curve_switch
-from epibench.report.dense_section import over_members, picture_books, shifted_from, shifts_from
+from epibench.report.dense_section import against_training, over_members, picture_books
 from epibench.report.entries import Entry, metric_names
 from epibench.report.figures import LARGE, kl_chart, metric_figure, severity_figures, training_figures
 from epibench.report.numbers import m_equals
@@ -22,18 +22,13 @@ from epibench.report.pictures.toy import toy_book
 from epibench.report.run_page import REGION_TITLES, distinct_floors, published_section
 from epibench.report.runs import (
     VIEWS,
-    EvalDomain,
+    Problem,
     Run,
     RunMethod,
     by_problem,
     domains_of,
     entries_on,
-    featured,
-    headline_names,
     kl_entries,
-    methods_of,
-    quality_names,
-    scored_domains,
 )
 
 LONGEST_NAME = 120
@@ -60,9 +55,9 @@ class FigureFile:
 def figures_of(runs: Sequence[Run]) -> Iterator[FigureFile]:
     """Every figure of runs, with names that differ."""
     groups, seen = by_problem(runs), Counter[str]()
-    for group in groups:
-        for figure in _problem_figures(group):
-            name = slug(group[0].problem if len(groups) > 1 else "", figure.name)
+    for problem in groups:
+        for figure in _problem_figures(problem):
+            name = slug(problem.runs[0].problem if len(groups) > 1 else "", figure.name)
             seen[name] += 1
             yield replace(figure, name=name if seen[name] == 1 else f"{name}-{seen[name]}")
 
@@ -88,30 +83,27 @@ def at_m(key: str) -> tuple[str, str]:
 
 
 def _files(chart: Chart, *name: str, about: str, where: str = "", title: str = "") -> Iterator[FigureFile]:
-    """A file for each layer of a chart."""
     for key in chart.keys:
         at, suffix = at_m(key)
         draw = partial(draw_chart, chart, titled(chart, where, at, title=title), key)
         yield FigureFile(slug(*name, suffix), f"{about}{f', at {at}' if at else ''}", chart.description, draw)
 
 
-def _problem_figures(runs: Sequence[Run]) -> Iterator[FigureFile]:
-    methods = methods_of(runs)
+def _problem_figures(problem: Problem) -> Iterator[FigureFile]:
+    runs, methods, entries_of = problem.runs, problem.methods, problem.entries
     for view in VIEWS:
         entries = kl_entries(methods, view)
         if chart := kl_chart(entries, view, distinct_floors(methods, view)) if entries else None:
             yield from _files(chart, "kl", view.direction, view.region, view.convention, about=f"{view.name}, over M")
     yield from _toy_pictures(runs, methods)
-    domains = scored_domains(runs, methods)
-    entries_of = {domain.name: entries_on(methods, domain.name) for domain in domains}
-    labels = {domain.name: domain.label for domain in domains}
+    labels = {domain.name: domain.label for domain in problem.domains}
     if not domains_of(runs):  # a toy problem has regions
         entries_of = {name: entries for name in REGION_TITLES if (entries := entries_on(methods, name))}
         labels = {name: f"{name} of the training region" for name in entries_of}
     for name, entries in entries_of.items():
         yield from _entry_figures(entries, name, labels[name], with_curves=len(runs) == 1)
-    if domains:
-        yield from _dense_figures(runs, methods, domains, entries_of)
+    if problem.domains:
+        yield from _dense_figures(problem)
     if published := published_section(runs, methods):
         for chart, block in zip(published["figures"], published["blocks"], strict=True):
             metric = block["metric"] or "kl"
@@ -136,21 +128,19 @@ def _entry_figures(entries: Sequence[Entry], name: str, where: str, with_curves:
         yield from _files(chart, name, chart.title, label, about=f"{title}{on}", where=where, title=title)
 
 
-def _dense_figures(
-    runs: Sequence[Run], methods: Sequence[RunMethod], domains: Sequence[EvalDomain], entries: dict[str, list[Entry]]
-) -> Iterator[FigureFile]:
+def _dense_figures(problem: Problem) -> Iterator[FigureFile]:
     """Common scales, severity, cost, shifts, training and pictures, which toy problems do not have."""
-    everywhere = [entry for of_domain in entries.values() for entry in of_domain]
-    names, qualities, first = headline_names(everywhere), quality_names(everywhere), featured(domains, methods)[0]
-    for row in over_members(domains, [], entries, names)[0]["first"] if len(domains) > 1 else []:
+    runs, methods, domains, names = problem.runs, problem.methods, problem.domains, problem.headlines
+    first = problem.first[0]
+    for row in over_members(problem, domains, [])[0]["first"] if len(domains) > 1 else []:
         domain = row["domain"]
         for metric, chart in zip(names, row["figures"], strict=True):
             about = f"{chart.title} over M, {domain.label}, on a scale that is common to all domains"
             yield from _files(chart, domain.name, metric, "common-scale", about=about, where=domain.label)
-    for metric, chart in zip(names, severity_figures(domains, methods, names), strict=False):
+    for metric, chart in zip(names, severity_figures(problem), strict=False):
         about, where = f"{chart.title} over the severity of the shift", "full: at the largest M, faint: at the smallest"
         yield from _files(chart, "severity", metric, about=about, where=where)
-    cost = cost_section(methods, domains, [], qualities)
+    cost = cost_section(methods, domains, [], problem.qualities)
     for chart in cost["figures"]:
         about, where = f"{chart.title} over M", chart.meaning.rstrip(".")
         yield from _files(chart, "cost", chart.title, about=about, where=where, title=chart.title)
@@ -159,8 +149,8 @@ def _dense_figures(
         for domain, chart in [(domain, chart) for domain, charts in layer["shown"] for chart in charts]:
             about = f"{chart.title} against {against}, {domain.label}"
             yield from _files(chart, domain.name, chart.title, "against", against, about=about, where=domain.label)
-    for domain in shifts_from(first, domains):
-        for chart in shifted_from(first, domain, methods, qualities)[1]:
+    for domain, charts in against_training(problem, domains):
+        for chart in charts:
             about = f"{chart.title} on {domain.label} against {first.label}"
             yield from _files(chart, domain.name, chart.title, "against", first.name, about=about, where=domain.label)
     for chart in training_figures(methods):

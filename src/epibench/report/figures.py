@@ -11,7 +11,7 @@ from epibench.report.entries import Entry, in_words, several_members, title_with
 from epibench.report.judge import compared_at
 from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import count, m_equals, measured, significant
-from epibench.report.runs import DIRECTIONS, EvalDomain, RunMethod, View, entries_on
+from epibench.report.runs import DIRECTIONS, EvalDomain, Problem, RunMethod, View
 from epibench.report.verdicts import value_bars
 
 LARGE, SMALL, PANEL = (360.0, 240.0), (300.0, 180.0), (340.0, 240.0)
@@ -179,17 +179,17 @@ def band_ends(series: Iterable[Series], log: bool = False) -> list[float]:
     return [end for y, std in pairs for end in (max(y - std, y / 3) if log else y - std, y + std)]
 
 
-def severity_figures(domains: Sequence[EvalDomain], methods: Sequence[RunMethod], names: Sequence[str]) -> list[Chart]:
+def severity_figures(problem: Problem) -> list[Chart]:
     """A chart for each metric; none if fewer than three domains have a severity of their own.
 
     Each method has a line at the M of comparison, and one at its smallest M if that differs.
     """
-    by_severity = {domain.severity: domain for domain in reversed(domains) if domain.severity is not None}
+    by_severity = {domain.severity: domain for domain in reversed(problem.domains) if domain.severity is not None}
     if len(by_severity) < LEAST_SEVERITIES:
         return []
-    ladder = {severity: entries_on(methods, by_severity[severity].name) for severity in sorted(by_severity)}
+    ladder = {severity: problem.entries[by_severity[severity].name] for severity in sorted(by_severity)}
     lines: list[tuple[list[tuple[float, Entry, int]], str, LookName]] = []
-    for label in (method.label for method in methods):
+    for label in (method.label for method in problem.methods):
         steps = [(x, entry) for x, entries in ladder.items() for entry in entries if entry.label == label]
         sizes = [compared_at(ladder[steps[0][0]])[1][label], steps[0][1].members[0]] if steps else []
         for m in dict.fromkeys(sizes):
@@ -199,7 +199,7 @@ def severity_figures(domains: Sequence[EvalDomain], methods: Sequence[RunMethod]
     x_axis = Axis(severities[0], severities[-1], [(one, f"{one:g}") for one in severities], "severity of the shift")
     heads = {severity: f"severity {severity:g}" for severity in severities}
     figures = []
-    for name in names:
+    for name in problem.headlines:
         series = [series_at(name, points, label, look) for points, label, look in lines]
         if ends := band_ends(series):
             description = f"{metric_info(name).title} over severity {severities[0]:g} to {severities[-1]:g}"

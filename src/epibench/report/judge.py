@@ -1,10 +1,10 @@
-"""The one judge: which method leads, how sure that is, and what a change from M to M or to another domain is worth.
+"""The rules by which methods and changes are compared.
 
-Differences are measured in standard errors of independent draws: those of one network or chain count once, and so do
+Differences are measured in standard errors of independent draws. Draws of one network or chain count once, and so do
 sets that share members. A difference is clear from two standard errors on, narrow from one, and below that a tie. It is
 also a tie where it lies within the numerical error of a metric, or where both KLs lie at the noise floor of their
-reference. Without a standard error of both, a lead is unknown: it is no tie, and is said to be not certain. An
-uncertainty that ranks errors no better than chance leads nothing, however small its AUSE.
+reference. Without both standard errors a lead is unknown, which is no tie. An uncertainty that ranks errors no better
+than chance leads nothing, however small its AUSE.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StandardError:
 def error_of(entry: Entry, name: str, m: int) -> StandardError | None:
     """The standard error of a metric's mean at an M.
 
-    Where no two draws are independent (M > pool/2), use that of the largest smaller M: as a rule it is larger.
+    Where no two draws are independent (M > pool/2), use the error at the largest smaller M. As a rule it is larger.
     """
     for size in sorted((size for size in entry.members if size <= m), reverse=True):
         stat = entry.stat(name, size)
@@ -77,7 +77,7 @@ class Candidate:
 
     @property
     def at_chance(self) -> bool:
-        """Whether an uncertainty that knows nothing does as well, as far as the numerical error tells."""
+        """Whether chance does as well, up to the numerical error."""
         return self.chance is not None and self.mean + min(self.bound, self.mean) >= self.chance
 
 
@@ -92,20 +92,20 @@ class Gap:
 
     @property
     def tied(self) -> bool:
-        """Whether the two cannot be told apart."""
+        """Whether the two cannot be distinguished."""
         return self.certainty in TIES
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Candidates from best to worst, those that cannot be told from the first of a group in it; and those at chance."""
+    """Candidates in groups that cannot be distinguished, the best first, and candidates at chance."""
 
     groups: list[list[Candidate]]
     at_chance: list[Candidate]
 
     @property
     def leaders(self) -> list[Candidate]:
-        """The best one, and those that cannot be told from it; none where no candidate is better than chance."""
+        """The first group; empty if no candidate is better than chance."""
         return self.groups[0] if self.groups else []
 
     @property
@@ -120,7 +120,7 @@ class Ranking:
 
     @property
     def best(self) -> set[str]:
-        """The label of the only leader, where its lead is known to be one; empty for ties and unknown leads."""
+        """The label of the only leader; empty for ties and unknown leads."""
         known = self.lead is None or self.lead.certainty != "unknown"
         return {self.leaders[0].label} if known and len(self.leaders) == 1 and len(self.ordered) > 1 else set()
 
@@ -140,7 +140,7 @@ def candidate(name: str, entry: Entry, m: int) -> Candidate | None:
 
 
 def compared_at(entries: Sequence[Entry]) -> tuple[int | None, dict[str, int]]:
-    """The largest M that entries with several M share, and where each is compared: there, or at its own largest M."""
+    """The largest M that entries with several M share, and the M of each entry: that M or its own largest."""
     several = [entry for entry in entries if len(entry.members) > 1]
     sizes = [set(entry.members) for entry in several or entries]
     m = max(set.intersection(*sizes), default=None) if sizes else None
@@ -160,7 +160,7 @@ def judge_at(name: str, entries: Sequence[Entry], m: int) -> Ranking:
 
 
 def rank(candidates: Sequence[Candidate]) -> Ranking:
-    """Candidates in groups that cannot be told apart, the best group first."""
+    """Candidates in groups that cannot be distinguished, the best group first."""
     left = sorted((one for one in candidates if not one.at_chance), key=lambda one: one.key)
     groups: list[list[Candidate]] = []
     while left:
@@ -193,7 +193,7 @@ def gap(better: Candidate, worse: Candidate) -> Gap:
 
 @dataclass(frozen=True)
 class Change:
-    """What going from one M or domain to another does to a metric; gained: above zero if it gets better."""
+    """The change of a metric from one M or domain to another. gained: above zero if it gets better."""
 
     start: float
     end: float
@@ -202,12 +202,12 @@ class Change:
 
 
 def member_change(entry: Entry, name: str, smaller: int, larger: int) -> Change | None:
-    """What more members do to a metric; None where either M has no value."""
+    """The change between two M; None where either has no value."""
     return _change(name, (entry, smaller), (entry, larger), _gain_error(entry, name, smaller, larger))
 
 
 def domain_change(inside: Entry, outside: Entry, name: str, m: int) -> Change | None:
-    """What another domain does to a metric at an M; None where either has no value."""
+    """The change between two domains at an M; None where either has no value."""
     error = difference_error(error_of(inside, name, m), error_of(outside, name, m))
     return _change(name, (inside, m), (outside, m), error)
 
@@ -256,7 +256,7 @@ def _paired(entry: Entry, name: str, smaller: int, larger: int) -> list[tuple[fl
 
 
 def better_between(entry: Entry, name: str) -> int | None:
-    """The M in between that is better than both ends by at least one standard error, if there is one."""
+    """The M that is better than the smallest and the largest by at least one standard error."""
     sizes = {m: one for m in entry.members if (one := candidate(name, entry, m)) is not None}
     ends = [sizes.get(entry.members[0]), sizes.get(entry.members[-1])]
     best = min(sizes.values(), key=lambda one: one.key, default=None)
@@ -267,7 +267,7 @@ def better_between(entry: Entry, name: str) -> int | None:
 
 
 def mostly_reached(entry: Entry, name: str) -> int | None:
-    """The smallest M in between that brings most of the gain from the smallest to the largest M, if there is one."""
+    """The smallest M with most of the gain from the smallest to the largest M."""
     start, end = (entry.mean(name, m) for m in (entry.members[0], entry.members[-1]))
     if start is None or end is None or start == end:
         return None
@@ -276,7 +276,7 @@ def mostly_reached(entry: Entry, name: str) -> int | None:
 
 
 def settled_from(entry: Entry, name: str) -> int | None:
-    """The smallest M from which on a metric is that at the largest M, up to the standard error; None for one M."""
+    """The smallest M from which on a metric stays within one standard error of its last value."""
     members = [m for m in entry.members if entry.mean(name, m) is not None]
     if len(members) < 2:
         return None

@@ -24,6 +24,7 @@ from epibench.report.runs import (
     DIRECTIONS,
     REGIONS,
     VIEWS,
+    Problem,
     Run,
     RunMethod,
     View,
@@ -45,16 +46,6 @@ from epibench.report.verdicts import kl_verdict
 from epibench.results import Results
 
 REGION_TITLES = {"inside": "Inside the training region", "outside": "Outside the training region"}
-STANDINGS = {
-    "rank": "Rank",
-    "value": "KL ± std",
-    "error": "Standard error",
-    "floors": "In noise floors",
-    "gap": "Behind the closest by",
-    "gap_errors": "in standard errors",
-    "gap_floors": "in noise floors",
-    "gain_up_to": "Gain up to M",
-}
 FIRST_METRICS = {
     "gaussian": ("nll", "auce", "ause", "rmse"),
     "categorical": ("nll", "ece", "ause", "accuracy"),
@@ -82,7 +73,7 @@ def write_run_page(results: Sequence[Results], path: Path, names: Sequence[str] 
 def render_run_page(results: Sequence[Results], names: Sequence[str] = ()) -> str:
     """The whole page as text."""
     runs = read_runs(results, names)
-    sections = [_section(f"problem{number}", group) for number, group in enumerate(by_problem(runs))]
+    sections = [_section(f"problem{number}", problem) for number, problem in enumerate(by_problem(runs))]
     given = all("models" in run.results.recipe for run in runs)
     stored = all(run.stored for run in runs)
     names = list(dict.fromkeys(name for run in runs for name in (run.methods if stored else [run.name])))
@@ -99,9 +90,8 @@ def render_run_page(results: Sequence[Results], names: Sequence[str] = ()) -> st
     )
 
 
-def _section(identity: str, runs: Sequence[Run]) -> dict[str, Any]:
-    """Everything the page shows about one problem."""
-    methods, dense_domains = methods_of(runs), domains_of(runs)
+def _section(identity: str, problem: Problem) -> dict[str, Any]:
+    runs, methods, dense_domains = problem.runs, problem.methods, domains_of(problem.runs)
     domains: list[dict[str, Any]] = []
     for region, title in REGION_TITLES.items() if not dense_domains else ():
         if entries := entries_on(methods, region):
@@ -113,7 +103,7 @@ def _section(identity: str, runs: Sequence[Run]) -> dict[str, Any]:
         toy_book(run, [method for method in methods if method.run is run], f"{identity}-pictures{i}")
         for i, run in enumerate(runs)
     ]
-    dense, has_kl = dense_section(runs, methods, identity), bool(kl_entries(methods, VIEWS[0]))
+    dense, has_kl = dense_section(problem, identity), bool(kl_entries(methods, VIEWS[0]))
     references = []
     for run in distinct_references(runs):
         reference = run.results.reference
@@ -168,19 +158,13 @@ def nothing_to_show(runs: Sequence[Run]) -> str:
 
 
 def _view(methods: Sequence[RunMethod], view: View) -> dict[str, Any]:
-    entries, columns = kl_entries(methods, view), [Column(Name(title)) for title in STANDINGS.values()]
-    found = kl_verdict(entries)
-    standings = [
-        Row(Name(one["entry"].label, one["entry"].index), [Cell(one[key]) for key in STANDINGS], one["verdict"])
-        for one in found["standings"]
-    ]
+    entries = kl_entries(methods, view)
     return {
         "key": view.key,
         "name": view.name,
         "chosen": view == VIEWS[0],
         "chart": kl_chart(entries, view, distinct_floors(methods, view)),
-        "verdict": found,
-        "standings": Table("Ranks", columns, [Block(rows=standings)], found["where"]) if standings else None,
+        "verdict": kl_verdict(entries),
         "table": kl_table(view.name, entries, "noise floor"),
     }
 
@@ -265,7 +249,6 @@ def _evaluations(run: Run, named: bool) -> Iterator[Table]:
 
 
 def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """The facts below the title of a page on one file of results."""
     results = runs[0].results
     recipe, scores = results.recipe, [score for run in runs for score in run.scores if run.stored]
     settings = recipe.get("stored") or recipe
@@ -337,7 +320,6 @@ def published_section(runs: Sequence[Run], methods: Sequence[RunMethod]) -> dict
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The names of each text."""
     names: dict[str, list[str]] = {}
     for text, name in pairs:
         names.setdefault(text, []).append(name)

@@ -255,9 +255,54 @@ def stored_entries(runs: Sequence[Run]) -> list[Entry]:
     ]
 
 
-def by_problem(runs: Sequence[Run]) -> list[list[Run]]:
-    """Runs of one problem together, in the order in which the problems come."""
-    return [[run for run in runs if run.problem == problem] for problem in dict.fromkeys(run.problem for run in runs)]
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Runs of one problem, their methods, and the domains with a score.
+
+    entries: by the name of the domain; everywhere: all of them.
+    first: the training domain and the hardest shift, or the first domain if all roles are unknown.
+    qualities: the metrics that cost is compared with, which are the headline metrics and the NLL.
+    """
+
+    runs: Sequence[Run]
+    methods: list[RunMethod]
+    domains: list[EvalDomain]
+    entries: dict[str, list[Entry]]
+    everywhere: list[Entry]
+    first: list[EvalDomain]
+    others: list[EvalDomain]
+    headlines: list[str]
+    qualities: list[str]
+
+
+def problem_of(runs: Sequence[Run]) -> Problem:
+    """Some runs as one problem."""
+    methods, domains = methods_of(runs), domains_of(runs)
+    entries = {domain.name: found for domain in domains if (found := entries_on(methods, domain.name))}
+    everywhere = [entry for of_domain in entries.values() for entry in of_domain]
+
+    def hardness(domain: EvalDomain) -> tuple[float, float]:
+        """The mean error of methods at their largest M, then the severity."""
+        of_domain = entries[domain.name]
+        name = next((name for name in headline_names(of_domain) if metric_info(name).group == "Accuracy"), "")
+        means = [mean for entry in of_domain if (mean := entry.mean(name, entry.members[-1])) is not None]
+        errors = [sort_key(metric_info(name).better, mean) for mean in means]
+        return sum(errors) / len(errors) if errors else -float("inf"), domain.severity or 0.0
+
+    scored, headlines = [domain for domain in domains if domain.name in entries], headline_names(everywhere)
+    inside = [domain for domain in scored if domain.role == "in-domain"]
+    shifted = sorted((domain for domain in scored if domain.shifted), key=hardness, reverse=True)
+    first = [*inside[:1], *shifted[:1]] or scored[:1]
+    others = [domain for domain in scored if domain not in first]
+    nll = ["nll"] if any("nll" in entry.metrics for entry in everywhere) else []
+    qualities = list(dict.fromkeys([*headlines, *nll]))
+    return Problem(runs, methods, scored, entries, everywhere, first, others, headlines, qualities)
+
+
+def by_problem(runs: Sequence[Run]) -> list[Problem]:
+    """The problems of runs, in their order."""
+    problems = dict.fromkeys(run.problem for run in runs)
+    return [problem_of([run for run in runs if run.problem == problem]) for problem in problems]
 
 
 def methods_of(runs: Sequence[Run]) -> list[RunMethod]:
@@ -345,35 +390,7 @@ def entries_on(methods: Sequence[RunMethod], domain: str) -> list[Entry]:
     return [entry for method in methods if (entry := method.on(domain)).members]
 
 
-def scored_domains(runs: Sequence[Run], methods: Sequence[RunMethod]) -> list[EvalDomain]:
-    """The domains of runs with a score."""
-    return [domain for domain in domains_of(runs) if entries_on(methods, domain.name)]
-
-
 def headline_names(entries: Sequence[Entry]) -> list[str]:
     """The headline metrics of any entry."""
     present = {name for entry in entries for name in entry.metrics}
     return [name for name in HEADLINES.get(entries[0].kind, ()) if name in present] if entries else []
-
-
-def quality_names(entries: Sequence[Entry]) -> list[str]:
-    """The metrics that cost is weighed against: the headline metrics and the NLL."""
-    nll = ["nll"] if any("nll" in entry.metrics for entry in entries) else []
-    return list(dict.fromkeys([*headline_names(entries), *nll]))
-
-
-def featured(domains: Sequence[EvalDomain], methods: Sequence[RunMethod]) -> list[EvalDomain]:
-    """The training domain and the hardest shift; the first domain if all roles are unknown."""
-
-    def hardness(domain: EvalDomain) -> tuple[float, float]:
-        """The mean error of methods at their largest M, then the severity."""
-        entries = entries_on(methods, domain.name)
-        name = next((name for name in headline_names(entries) if metric_info(name).group == "Accuracy"), "")
-        means = [mean for entry in entries if (mean := entry.mean(name, entry.members[-1])) is not None]
-        errors = [sort_key(metric_info(name).better, mean) for mean in means]
-        return sum(errors) / len(errors) if errors else -float("inf"), domain.severity or 0.0
-
-    inside, outside = ([d for d in domains if d.role == role] for role in ("in-domain", "shifted"))
-    if not inside and not outside:
-        return list(domains[:1])
-    return [*inside[:1], *sorted(outside, key=hardness, reverse=True)[:1]]

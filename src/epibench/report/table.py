@@ -265,6 +265,5 @@ def _latex_cell(cell: Cell) -> str:
 
 
 def _mathematics(text: str) -> str:
-    """A number of a table in mathematical mode."""
     text = re.sub(r"e(-?\d+)", r" \\times 10^{\1}", plain_powers(text))
     return text.replace("−", "-").replace("±", r"{\pm}").replace(",", "{,}").replace("<", "{<}")

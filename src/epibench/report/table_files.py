@@ -25,9 +25,7 @@ from epibench.report.runs import (
     entries_on,
     headline_names,
     kl_entries,
-    methods_of,
     problem_title,
-    scored_domains,
 )
 from epibench.report.table import Block, Table, latex_text, markdown_text
 from epibench.report.tables import kl_table, metric_part, metric_table
@@ -74,9 +72,9 @@ class TableFile:
 def _run_tables(runs: Sequence[Run]) -> Iterator[TableFile]:
     """Tables of each domain of each problem, and of each view of the KL of toy problems."""
     groups = by_problem(runs)
-    for group in groups:
-        methods, problem = methods_of(group), group[0].problem
-        title, prefix = problem_title(problem), problem if len(groups) > 1 else ""
+    for problem in groups:
+        group, methods = problem.runs, problem.methods
+        title, prefix = problem_title(group[0].problem), group[0].problem if len(groups) > 1 else ""
         if len(group) == 1 and group[0].evaluation:  # labels of several runs have it
             title += f" ({group[0].evaluation})"
         doubts = [text for text, converged in convergence_of(group) if not converged]
@@ -88,7 +86,7 @@ def _run_tables(runs: Sequence[Run]) -> Iterator[TableFile]:
                 yield TableFile(slug(prefix, "kl", view.direction, view.region, view.convention), table.title, table)
         regions = () if domains_of(group) else ("inside", "outside")
         labels = {name: f"{name} of the training region" for name in regions}
-        for domain in scored_domains(group, methods):
+        for domain in problem.domains:
             images = domain.num_images if group[0].counted == "pixels" else None
             sizes = ((images, "images"), (domain.num_pixels, f"valid {group[0].counted}"))
             about = [] if domain.role == "role unknown" else [str(domain.role)]

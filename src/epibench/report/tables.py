@@ -1,10 +1,9 @@
-"""The tables of results: metrics and KLs over M, scores of files, gains."""
+"""The tables of results: metrics and KLs over M, and scores of files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from epibench.metrics.info import GROUPS
 from epibench.report.entries import (
@@ -18,7 +17,7 @@ from epibench.report.entries import (
 )
 from epibench.report.judge import judge_at
 from epibench.report.metric_info import BETTER_TEXT, metric_info
-from epibench.report.numbers import MISSING, significant
+from epibench.report.numbers import significant
 from epibench.report.table import Block, Cell, Column, Name, Row, Table
 
 Part = tuple[Block, str, Sequence[Entry]]  # a block without rows, the name of a metric, entries that are compared
@@ -128,20 +127,3 @@ def score_table(title: str, entries: Sequence[Entry], names: Sequence[str]) -> T
             of_entry.append(Row(Name(f"M = {m:<4} {draws} draw{'s' if draws > 1 else ''}"), rows[entry.label, m]))
         blocks.append(Block(Name(entry.label, entry.index), rows=of_entry))
     return Table(title, columns, blocks)
-
-
-def gain_table(title: str, headlines: Sequence[str], blocks: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> Table:
-    """The effect of more members, or of a shift, on each headline metric; blocks are titles with rows."""
-    made = []
-    for heading, rows in blocks:
-        lines = []
-        for row in rows:
-            cells = [
-                Cell(one["from_to"], one["change"], note=one["reached"], tone=one["tone"], word=one["judgement"])
-                if one
-                else Cell(MISSING)
-                for one in row["gains"]
-            ]
-            lines.append(Row(Name(row["entry"].label, row["entry"].index), cells, row["step"]))
-        made += [Block(Name(heading), rows=lines)] if lines else []
-    return Table(title, [Column(Name(headline)) for headline in headlines], made)

@@ -121,7 +121,6 @@ def _curves(run: Run, score: Score) -> Iterator[Row]:
 
 
 def _equivalents(run: Run, score: Score) -> Iterator[Row]:
-    """A method at every M on a domain, by each metric that methods are counted by."""
     methods = methods_of([run])
     ensembles = [method.name for method in ensembles_of(methods).values()]
     own = [method for method in methods if method.name in (score.method, *ensembles)]

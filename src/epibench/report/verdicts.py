@@ -1,9 +1,9 @@
-"""What the judge found, in words: cards, findings, the ranks of KLs, what members buy, over- or under-confidence."""
+"""Comparisons in words: cards, findings, ranks of KLs, gains, over- or under-confidence."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from epibench.report.charts.lines import lollipop
@@ -26,6 +26,7 @@ from epibench.report.judge import (
 )
 from epibench.report.metric_info import BETTER_TEXT, metric_info
 from epibench.report.numbers import MISSING, NO_BREAK_SPACE, change, listed, m_equals, percent, significant, value_text
+from epibench.report.table import Block, Cell, Column, Name, Row, Table, Tone
 from epibench.results import Stat
 from epibench.standard_errors import independent_draws, points_backwards
 
@@ -45,7 +46,10 @@ QUESTIONS = {
     "rmse": "How large are the errors?",
     "miou": "How good are the predictions?",
 }
-STANDING_COLUMNS = ("rank", "value", "error", "floors", "gap", "gap_errors", "gap_floors", "gain_up_to")
+STANDING_TITLES = (
+    *("Rank", "KL ± std", "Standard error", "In noise floors"),
+    *("Behind the closest by", "in standard errors", "in noise floors", "Gain up to M"),
+)
 DOUBTS: dict[Certainty, str] = {  # what speaks against a lead
     "narrow": "narrowly",
     "unknown": "not certain",
@@ -64,7 +68,7 @@ class Verdict:
 
     @property
     def finding(self) -> tuple[str, str]:
-        """Who, and what there is to say of them; nothing where no method is better than chance, or has a value."""
+        """Leaders and a statement on them; empty if no method is better than chance or has a value."""
         leaders, lead, info = self.ranking.leaders, self.ranking.lead, metric_info(self.name)
         labels = listed([self._named(one) for one in leaders])
         if not leaders:
@@ -78,7 +82,6 @@ class Verdict:
         return labels, f"{words} ({info.title}{f', {doubt}' if doubt else ''})"
 
     def _named(self, one: Candidate) -> str:
-        """Who, with the own M of one that has no members at the M where the others are compared."""
         return one.label if self.m in (None, one.m) else f"{one.label} ({m_equals(one.m)})"
 
 
@@ -87,24 +90,23 @@ def verdict(name: str, entries: Sequence[Entry]) -> Verdict:
     m, m_of = compared_at(entries)
     ranking = judge(name, entries, m_of)
     ranked = [one.entry for one in ranking.ordered]
-    bars = value_bars(name, ranked, m_of) if len(ranked) > 1 else []
-    return Verdict(name, m, ranking, _card(name, entries, headline(name, ranking), bars, _sentences(name, ranking)))
-
-
-def _card(
-    name: str, entries: Sequence[Entry], headline: str, bars: list[dict[str, Any]], sentences: list[str]
-) -> dict[str, Any]:
     info = metric_info(name)
-    card = {"title": title_with_unit(name, entries), "better": BETTER_TEXT[info.better]}
-    question = QUESTIONS.get(name, in_words(info.meaning, entries))
-    return {**card, "question": question, "headline": headline, "bars": bars, "sentences": sentences}
+    card = {
+        "title": title_with_unit(name, entries),
+        "better": BETTER_TEXT[info.better],
+        "question": QUESTIONS.get(name, in_words(info.meaning, entries)),
+        "headline": headline(name, ranking),
+        "bars": value_bars(name, ranked, m_of) if len(ranked) > 1 else [],
+        "sentences": _sentences(name, ranking),
+    }
+    return Verdict(name, m, ranking, card)
 
 
 def value_bars(name: str, entries: Sequence[Entry], m_of: dict[str, int], log: bool = False) -> list[dict[str, Any]]:
-    """Each entry's value at an M as a lollipop on a common scale: one that includes zero, or a logarithmic one."""
+    """Each entry's value at an M as a lollipop on a common scale with zero, or on a logarithmic one."""
     stats = [entry.stat(name, m_of[entry.label]) for entry in entries]
-    lower, upper = _log_range(stats, entries) if log else _linear_range(stats)
-    bars = []
+    ends, bars = [s.mean + sign * (s.std or 0.0) for s in stats if s.mean is not None for sign in (-1, 1)], []
+    lower, upper = _log_range(stats, entries) if log else (min([0.0, *ends]), max([0.0, *ends]))
     for entry, stat in zip(entries, stats, strict=True):
         m = m_of[entry.label]
         text, note = entry.text(name, m), entry.infinite_text(name, m) or entry.chance_text(name)
@@ -112,11 +114,6 @@ def value_bars(name: str, entries: Sequence[Entry], m_of: dict[str, int], log: b
         strip = lollipop(stat, entry.index, lower, upper, words, entry.overlaps_much(m), log)
         bars.append({"entry": entry, "strip": strip, "text": text, "note": note})
     return bars
-
-
-def _linear_range(stats: Sequence[Stat]) -> tuple[float, float]:
-    ends = [s.mean + sign * (s.std or 0.0) for s in stats if s.mean is not None for sign in (-1, 1)]
-    return min([0.0, *ends]), max([0.0, *ends])
 
 
 def _log_range(stats: Sequence[Stat], entries: Sequence[Entry]) -> tuple[float, float]:
@@ -146,7 +143,6 @@ def headline(name: str, ranking: Ranking) -> str:
 
 
 def _sentences(name: str, ranking: Ranking) -> list[str]:
-    """How far the next is behind, in numbers and in standard errors, and what else a reader should know."""
     candidates = ranking.ordered
     if not candidates:
         return ["No method has a value."]
@@ -184,7 +180,7 @@ def next_sentence(first: Candidate, second: Candidate) -> str:
 
 
 def _errors_from(first: Candidate, second: Candidate) -> str:
-    """Whose standard error comes from a smaller M, in brackets."""
+    """The M of standard errors from a smaller M, in brackets."""
     labels: dict[int, list[str]] = {}
     for one in (first, second):
         if one.error is not None and one.error.m != one.m:
@@ -205,7 +201,7 @@ def _behind(best: float, other: float) -> str:
 
 
 def finding(verdicts: Sequence[Verdict]) -> str:
-    """All that was found on a domain in one sentence; what the same methods are best at is said together."""
+    """The results on a domain in one sentence, with one clause for each group of methods."""
     said: dict[str, list[str]] = {}
     for one in verdicts:
         labels, words = one.finding
@@ -221,28 +217,32 @@ def finding(verdicts: Sequence[Verdict]) -> str:
 
 
 def kl_verdict(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Who is closest at the largest M that methods have in common, and how sure that is: in words, and as a table."""
+    """The closest method at the largest common M, in words and as a table."""
     m, m_of = compared_at(entries)
     ranking = judge("kl", entries, m_of)
     where = f"At {m_equals(m)}" if m is not None else "At the largest M of each"
     ordered = ranking.ordered
     if not ordered:
-        sentences, bars, standings = [f"{where}, every KL is infinite or undefined."], [], []
+        sentences, bars, rows = [f"{where}, every KL is infinite or undefined."], [], []
     else:
         sentences = [_height(ordered[0]), *([next_sentence(*ordered[:2])] if len(ordered) > 1 else [])]
         sentences += _other_leaders(ordered[0], entries)
         bars = value_bars("kl", [one.entry for one in ordered if one.mean > 0], m_of, log=True)
         ranked = {one.label for one in ordered}
-        standings = [*_standings(ranking, m), *(_unranked(e, m_of[e.label]) for e in entries if e.label not in ranked)]
-    words = {"headline": headline("kl", ranking), "sentences": sentences, "where": where}
+        rows = _standings(ranking, m)
+        for entry in (entry for entry in entries if entry.label not in ranked):
+            remark = entry.infinite_text("kl", m_of[entry.label]) or "infinite"
+            rows.append(Row(Name(entry.label, entry.index), [Cell(MISSING)] * len(STANDING_TITLES), remark))
+    words = {"headline": headline("kl", ranking), "sentences": sentences}
     words["finding"] = words["headline"]
     if len(ordered) == 1:
         words["finding"] = f"KL of {ordered[0].label} to the reference at {m_equals(ordered[0].m)}: {words['headline']}"
+    columns = [Column(Name(title)) for title in STANDING_TITLES]
+    standings = Table("Ranks", columns, [Block(rows=rows)], where) if rows else None
     return {**words, "bars": bars, "standings": standings}
 
 
 def _other_leaders(best: Candidate, entries: Sequence[Entry]) -> list[str]:
-    """Who has the smallest mean where that is not the best one."""
     sizes: dict[str, list[str]] = {}
     for m in best.entry.members:
         there = judge_at("kl", entries, m).ordered
@@ -253,7 +253,6 @@ def _other_leaders(best: Candidate, entries: Sequence[Entry]) -> list[str]:
 
 
 def _height(best: Candidate) -> str:
-    """How far the closest method is, beside the floor."""
     value = f"At {m_equals(best.m)}, the KL of {best.label} is {best.entry.text('kl', best.m)}"
     if best.floor is None:
         return f"{value}; no noise floor of the reference is known, so that small gaps may be the reference's own."
@@ -266,7 +265,7 @@ def _in_floors(mean: float, floor: float) -> str:
     return f"{significant(mean / floor, 2)}{TIMES}" if floor else "infinitely many ×"
 
 
-def _standings(ranking: Ranking, m: int | None) -> list[dict[str, Any]]:
+def _standings(ranking: Ranking, m: int | None) -> list[Row]:
     best, position, standings = ranking.groups[0][0], 1, []
     for group in ranking.groups:
         mark = f"{position}{NO_BREAK_SPACE}=" if len(group) > 1 else str(position)
@@ -275,13 +274,7 @@ def _standings(ranking: Ranking, m: int | None) -> list[dict[str, Any]]:
     return standings
 
 
-def _unranked(entry: Entry, m: int) -> dict[str, Any]:
-    missing = dict.fromkeys(STANDING_COLUMNS, MISSING)
-    return {**missing, "entry": entry, "verdict": entry.infinite_text("kl", m) or "infinite"}
-
-
-def _standing(one: Candidate, rank: str, group: Sequence[Candidate], best: Candidate, m: int | None) -> dict[str, Any]:
-    """One method's row in the table of ranks."""
+def _standing(one: Candidate, rank: str, group: Sequence[Candidate], best: Candidate, m: int | None) -> Row:
     lead, words = gap(best, one), _judgement(one, group, best, gap(best, one))
     number = independent_draws(one.entry.stat("kl", one.m).n, one.m, one.entry.score.pool)
     error = "none" if one.error is None else significant(one.error.value, 2)
@@ -292,8 +285,8 @@ def _standing(one: Candidate, rank: str, group: Sequence[Candidate], best: Candi
     if one is not best:
         gaps = [significant(number, 2) for number in (lead.difference, lead.errors, lead.floors)]
     cells = [rank, one.entry.text("kl", one.m), f"{error} ({from_where})", floors, *gaps, gain_up_to(one.entry)]
-    verdict = words if one.m == m else f"{words}, at {m_equals(one.m)}"
-    return {"entry": one.entry, "verdict": verdict, **dict(zip(STANDING_COLUMNS, cells, strict=True))}
+    remark = words if one.m == m else f"{words}, at {m_equals(one.m)}"
+    return Row(Name(one.label, one.entry.index), [*map(Cell, cells)], remark)
 
 
 def _judgement(one: Candidate, group: Sequence[Candidate], best: Candidate, lead: Gap) -> str:
@@ -309,7 +302,7 @@ def _judgement(one: Candidate, group: Sequence[Candidate], best: Candidate, lead
 
 
 def gain_up_to(entry: Entry) -> str:
-    """The M from which on more members buy nothing measurable of the KL, in words."""
+    """The M from which on more members do not improve the KL measurably, in words."""
     settled = settled_from(entry, "kl")
     if settled is None:
         return MISSING
@@ -318,66 +311,57 @@ def gain_up_to(entry: Entry) -> str:
     return f"{settled}, the largest" if settled == entry.members[-1] else str(settled)
 
 
-def member_gains(entries: Sequence[Entry], names: Sequence[str]) -> list[dict[str, Any]]:
-    """From the smallest to the largest M of each entry; without those that have one M only."""
+def member_gains(entries: Sequence[Entry], names: Sequence[str]) -> list[Row]:
+    """From the smallest to the largest M of each entry with several M."""
     rows = []
     for entry in entries:
         if len(entry.members) > 1:
             step = f"{m_equals(entry.members[0])} → {entry.members[-1]}"
-            rows.append({"entry": entry, "step": step, "gains": [member_gain(entry, name) for name in names]})
+            rows.append(Row(Name(entry.label, entry.index), [member_gain(entry, name) for name in names], step))
     return rows
 
 
-def member_gain(entry: Entry, name: str) -> dict[str, str] | None:
-    """What more members bought; None for undefined values."""
+def member_gain(entry: Entry, name: str) -> Cell:
+    """The change from the smallest to the largest M."""
     smallest, largest = entry.members[0], entry.members[-1]
     moved = member_change(entry, name, smallest, largest)
-    if moved is None:
-        return None
     gain = _gain(name, moved, (entry, smallest), (entry, largest))
     best, most = better_between(entry, name), mostly_reached(entry, name)
-    if best is not None:
-        gain["reached"] = f"best at {m_equals(best)}: {entry.texts(name, best)[0]}"
-    elif gain["tone"] == "good" and most is not None:
-        gain["reached"] = f"{percent(0.9)} by {m_equals(most)}"
-    return gain
+    if moved and best is not None:
+        return replace(gain, note=f"best at {m_equals(best)}: {entry.texts(name, best)[0]}")
+    return replace(gain, note=f"{percent(0.9)} by {m_equals(most)}") if gain.tone == "good" and most else gain
 
 
-def shift_costs(inside: Sequence[Entry], outside: Sequence[Entry], names: Sequence[str]) -> list[dict[str, Any]]:
-    """From one domain to another at the M where methods are compared, for each method that was scored on both."""
+def shift_costs(inside: Sequence[Entry], outside: Sequence[Entry], names: Sequence[str]) -> list[Row]:
+    """The change from one domain to another of each method on both, at the M of comparison."""
     before = {entry.label: entry for entry in inside}
     after = [entry for entry in outside if entry.label in before]
     m_of = compared_at(after)[1]
     rows = []
     for entry in after:
         start, m = before[entry.label], m_of[entry.label]
-        changes = {name: domain_change(start, entry, name, m) for name in names}
-        costs = [_gain(name, one, (start, m), (entry, m)) if one else None for name, one in changes.items()]
-        rows.append({"entry": entry, "step": m_equals(m), "gains": costs})
+        costs = [_gain(name, domain_change(start, entry, name, m), (start, m), (entry, m)) for name in names]
+        rows.append(Row(Name(entry.label, entry.index), costs, m_equals(m)))
     return rows
 
 
-def _gain(name: str, moved: Change, before: tuple[Entry, int], after: tuple[Entry, int]) -> dict[str, str]:
-    """A change in words, both values with the digits of the larger std."""
+def _gain(name: str, moved: Change | None, before: tuple[Entry, int], after: tuple[Entry, int]) -> Cell:
+    """A change with its judgement, and both values with the digits of the larger std."""
+    if moved is None:
+        return Cell(MISSING)
     stds = [std for entry, m in (before, after) if (std := entry.stat(name, m).std) is not None]
     spread = max(stds, default=None)
     texts = [value_text(entry.mean(name, m), spread, entry.bound(name, m)) for entry, m in (before, after)]
-    word, tone = ("better", "good") if moved.gained > 0 else ("worse", "bad")
-    judgement = {"clear": word, "narrow": f"narrowly {word}", "none": "no clear change", "unknown": "not certain"}
-    return {
-        "from_to": " → ".join(texts),
-        "change": change(moved.start, moved.end),
-        "judgement": judgement[moved.certainty],
-        "tone": tone if moved.certainty in ("clear", "narrow") else "same",
-        "reached": "",
-    }
+    word = "better" if moved.gained > 0 else "worse"
+    words = {"clear": word, "narrow": f"narrowly {word}", "none": "no clear change", "unknown": "not certain"}
+    tone: Tone = "same"
+    if moved.certainty in ("clear", "narrow"):
+        tone = "good" if moved.gained > 0 else "bad"
+    return Cell(" → ".join(texts), change(moved.start, moved.end), tone=tone, word=words[moved.certainty])
 
 
 def confidence_sentence(entry: Entry) -> str:
-    """Whether a method is over- or under-confident at its largest M; empty where that is unknown.
-
-    Where there is no distribution to be confident with: whether its uncertainty points the right way.
-    """
+    """Over- or under-confidence at the largest M, or the direction of a ranking; empty where unknown."""
     sentences = {"gaussian": _coverage_sentence, "categorical": _accuracy_sentence, "ranking": _direction_sentence}
     return sentences[entry.kind](entry)
 
@@ -435,7 +419,7 @@ def _accuracy_sentence(entry: Entry) -> str:
 
 
 def _confidence_words(gap: float, signed: float) -> str:
-    """Whether what is said holds too seldom (signed below 0) or too often. gap: the mean distance from what is said."""
+    """Over-confident if signed is below 0. gap: the mean distance between stated and actual frequency."""
     if gap < 0.01:
         return "is close to calibrated"
     if abs(signed) < 0.5 * gap:

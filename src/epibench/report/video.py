@@ -16,7 +16,8 @@ from epibench.files import fingerprint, read_json, replacing, write_json
 from epibench.plans import centres
 from epibench.progress import Reporter
 from epibench.report.entries import ClassStyles
-from epibench.report.pictures.frames import FrameStyle, scale_ends
+from epibench.report.pictures.dense import scale_ends
+from epibench.report.pictures.frames import FrameStyle
 
 if TYPE_CHECKING:
     from epibench.runs.frames import FrameSequence
@@ -74,9 +75,9 @@ def make_style(
             for picture in sequence.pictures(some):
                 pictures.append(picture)
                 advance(1)
-        depth, amount = scale_ends(pictures, largest)
+        _, depth, amount = scale_ends(pictures)
         size = [pictures[0].height, pictures[0].width]
-        kept = {"fingerprint": key, "size": size, "depth": depth, "amount": amount}
+        kept = {"fingerprint": key, "size": size, "depth": depth, "amount": amount if largest is None else largest}
         write_json(folder / SCALES_NAME, kept)
     return FrameStyle(
         title=f"{recipe.name}: {recipe.data.domains[sequence.domain].label}",

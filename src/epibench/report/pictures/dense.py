@@ -83,7 +83,6 @@ def read_classes(png: Grid | PictureFile | None) -> ClassMap | None:
 
 
 def _pixels(file: PictureFile) -> NDArray[Any] | None:
-    """The pixels of a grey picture, (height, width)."""
     image = _opened(file)
     try:
         pixels = np.asarray(image) if image is not None else np.empty(0)
@@ -123,6 +122,22 @@ def known_values(grids: Sequence[GridValues | None]) -> GridValues:
     """All numbers of some grids."""
     known = [grid[np.isfinite(grid)] for grid in grids if grid is not None]
     return np.concatenate(known) if known else np.empty(0, np.float32)
+
+
+def scale_ends(pictures: Sequence[ShownPicture]) -> tuple[float, float, float]:
+    """Both ends of depth, and the upper end of error and uncertainty, for the colours of some pictures."""
+    depths = known_values([read_grid(picture.target, zero_is_none=True) for picture in pictures])
+    amounts = [error_of(picture, name) for picture in pictures for name in picture.methods]
+    predicted = [one for picture in pictures for one in picture.methods.values()]
+    amounts += [read_grid(one.std if one.uncertainty is None else one.uncertainty) for one in predicted]
+    lower = -scale_end(-depths, 0.995) if depths.size and depths.min() < 0 else 0.0
+    return lower, scale_end(depths, 0.995), scale_end(known_values(amounts), 0.98)
+
+
+def shade(share: float) -> RGB:
+    """A colour of the scale of uncertainty."""
+    red, green, blue = palette(AMOUNT)[round(share * (NUM_COLOURS - 1))].tolist()
+    return red, green, blue
 
 
 def shrunk(values: GridValues, most: int, sparse: bool = False) -> GridValues:
@@ -216,13 +231,9 @@ class DepthPanels:
     """Draws the pictures of one run on common scales: one of depth or other values, one of error and uncertainty."""
 
     def __init__(self, run: Run, pictures: Sequence[ShownPicture]) -> None:
-        values = known_values([read_grid(picture.target, zero_is_none=True) for picture in pictures])
-        amounts = [error_of(picture, name) for picture in pictures for name in picture.methods]
-        amounts += [read_grid(one.std) for picture in pictures for one in picture.methods.values()]
-        negative = scale_end(-values, 0.995) if values.size and values.min() < 0 else 0.0
-        self.depth = ColourScale(scale_end(values, 0.995), DEPTH, run.unit, -negative)
+        lower, upper, amount = scale_ends(pictures)
+        self.depth, self.amount = ColourScale(upper, DEPTH, run.unit, lower), ColourScale(amount, AMOUNT, run.unit)
         self.word = "depth" if run.problem == "depth-completion" else "values"
-        self.amount = ColourScale(scale_end(known_values(amounts), 0.98), AMOUNT, run.unit)
 
     def rows(self, picture: ShownPicture, methods: Sequence[RunMethod], domain: EvalDomain) -> Iterator[PanelRow]:
         """Input and truth in a row, then a row for each method."""
@@ -248,9 +259,7 @@ class ClassPanels:
     """Draws the pictures of one run: classes in their colours, and uncertainty on one scale for all."""
 
     def __init__(self, run: Run, pictures: Sequence[ShownPicture]) -> None:
-        self.run = run
-        grids = [read_grid(one.uncertainty) for picture in pictures for one in picture.methods.values()]
-        self.amount = ColourScale(scale_end(known_values(grids), 0.98), AMOUNT, "nats")
+        self.run, self.amount = run, ColourScale(scale_ends(pictures)[2], AMOUNT, "nats")
 
     def rows(self, picture: ShownPicture, methods: Sequence[RunMethod], domain: EvalDomain) -> Iterator[PanelRow]:
         """Image, truth and a key in a row, then a row for each method."""
@@ -288,8 +297,7 @@ def errors_chart(description: str, wrong: GridValues | None) -> Drawing | None:
     """Where a prediction is wrong, in the colours of uncertainty; None where that is not known."""
     if wrong is None:
         return None
-    shades: list[RGB] = [palette(AMOUNT)[round(share * (NUM_COLOURS - 1))].tolist() for share in (RIGHT, WRONG)]
-    return _striped_chart(description, wrong == 1, np.isfinite(wrong), shades)
+    return _striped_chart(description, wrong == 1, np.isfinite(wrong), [shade(RIGHT), shade(WRONG)])
 
 
 def _striped_chart(description: str, numbers: NDArray[Any], known: NDArray[Any], colours: Sequence[RGB]) -> Drawing:

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from epibench.report.entries import ClassStyles
 from epibench.report.numbers import percent, significant
-from epibench.report.pictures.colours import AMOUNT, DEPTH, ColourScale, GridValues, palette, scale_end
+from epibench.report.pictures.colours import AMOUNT, DEPTH, ColourScale, GridValues
 from epibench.report.pictures.dense import (
     RIGHT,
     SPARSE,
@@ -27,6 +27,7 @@ from epibench.report.pictures.dense import (
     photo_image,
     read_classes,
     read_grid,
+    shade,
     wrong_pixels,
 )
 from epibench.results import RGB, ShownPicture
@@ -35,16 +36,6 @@ LEAST_WIDTH = 320  # of a panel: smaller pictures are enlarged by a whole number
 GAP, LINE, FONT_SIZE, BAR_HEIGHT, SWATCH = 8, 18, 13, 8, 11
 BACKGROUND, INK, FAINT, UNKNOWN = (255, 255, 255), (25, 25, 25), (110, 110, 110), (168, 168, 168)
 COLUMNS = 4
-
-
-def scale_ends(pictures: Sequence[ShownPicture], largest: float | None = None) -> tuple[float, float]:
-    """Ends of colours that suit some pictures: of depth, and of error and uncertainty, unless `largest` is given."""
-    depths = [read_grid(picture.target, zero_is_none=True) for picture in pictures]
-    amounts = [error_of(picture, name) for picture in pictures for name in picture.methods]
-    predicted = [one for picture in pictures for one in picture.methods.values()]
-    amounts += [read_grid(one.std if one.uncertainty is None else one.uncertainty) for one in predicted]
-    end = scale_end(known_values(amounts), 0.98) if largest is None else largest
-    return scale_end(known_values(depths), 0.995), end
 
 
 @dataclass(frozen=True)
@@ -133,7 +124,7 @@ class FrameStyle:
             wrong = wrong_pixels(predicted, read_classes(picture.target))
             known = known_values([wrong])
             share = f": {percent(float(known.mean()))} of the pixels" if known.size else ""
-            shades = np.array([*(self._shade(part) for part in (RIGHT, WRONG)), UNKNOWN], np.uint8)
+            shades = np.array([shade(RIGHT), shade(WRONG), UNKNOWN], np.uint8)
             numbers = None if wrong is None else np.where(np.isfinite(wrong), wrong == 1, 2)
             return [
                 (label, self._classes(predicted)),
@@ -149,10 +140,6 @@ class FrameStyle:
             ("Uncertainty: standard deviation", _coloured(read_grid(one.std), amounts)),
         ]
 
-    def _shade(self, share: float) -> RGB:
-        red, green, blue = palette(AMOUNT)[round(255 * share)].tolist()
-        return red, green, blue
-
     def _classes(self, classes: ClassMap | None) -> Image.Image | None:
         if classes is None or self.classes is None:
             return None
@@ -160,7 +147,6 @@ class FrameStyle:
         return Image.fromarray(table[classes])
 
     def _draw_key(self, image: Image.Image, pen: ImageDraw.ImageDraw, top: int) -> None:
-        """The scales below their columns, then the classes."""
         depths, amounts = self.scales
         second, third, fourth, end = (GAP + column * (self.panel[0] + GAP) for column in (1, 2, 3, 4))
         if self.classes is None:
@@ -168,7 +154,7 @@ class FrameStyle:
             _write(pen, GAP, top, "Grey: not known", FAINT)
         else:
             bars = [(amounts, fourth, end - GAP)]
-            swatches = [(self._shade(RIGHT), "right"), (self._shade(WRONG), "wrong"), (UNKNOWN, "no label")]
+            swatches = [(shade(RIGHT), "right"), (shade(WRONG), "wrong"), (UNKNOWN, "no label")]
             for colour, word in swatches:
                 _draw_swatch(pen, third, top, colour, word)
                 third += _swatch_width(word)

@@ -73,7 +73,6 @@ def toy_book(run: Run, methods: Sequence[RunMethod], identity: str) -> dict[str,
 def _panel(
     panels: BandPanels | MapPanels, description: str, examples: Sequence[Columns], style: int | None = None
 ) -> Drawing:
-    """A picture with a layer for each example."""
     description = panels.about.format(description)
     root = canvas(*panels.size, description)
     frame(root, panels.plot, panels.size)
