@@ -262,7 +262,7 @@ def test_a_stopped_run_writes_its_state(recipe: Any, on_machine, tmp_path: Path,
 def test_a_url_where_a_folder_is_needed_is_refused(recipe: Any, on_machine, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for call in (epibench.run, epibench.train):
-        with pytest.raises(InputError, match=r"^out s3://bucket/run: give a local folder; "):
+        with pytest.raises(InputError, match=r"^out: cannot be 's3://bucket/run' \(str\)\. Fix: give a local folder, "):
             call(recipe, "s3://bucket/run", device="cpu")
     status, said = on_machine("one", "evaluate", "--model", "onnx:a.onnx", "--on", "a=own:b", "--out", "s3://bucket/a")
     complaint = "epibench: --out: cannot be 's3://bucket/a'. Fix: give a local folder, e.g. 'runs/mine'."

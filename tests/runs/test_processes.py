@@ -68,7 +68,7 @@ def test_a_process_that_fails_is_one_line_and_ends_the_others(
     assert said.startswith(f"epibench: {start}")
     assert said.endswith(end)
     assert len(children) >= 2
-    assert not any(is_alive(child) for child in children)
+    wait_until(lambda: not any(is_alive(child) for child in children))
 
 
 def test_an_unforeseen_error_in_this_process_is_not_hidden(recipe: Any, tmp_path: Path, monkeypatch) -> None:

@@ -210,8 +210,8 @@ def test_the_default_place_is_the_folder_of_the_run(finished, tmp_path: Path) ->
         (["--on", "wild", "--frames", "2:1"], "--frames 2:1: no image is between"),
         (["--on", "wild", "--frames", "all"], "--frames all: give a number of images, as 50, or"),
         (["--on", "wild", "--frames", "0"], "--frames 0: no image is between"),
-        (["--on", "wild", "--max", "0"], "--max 0: give a number greater than 0"),
-        (["--on", "wild", "--fps", "0"], "Invalid value for '--fps'"),
+        (["--on", "wild", "--max", "0"], "--max: cannot be 0. Fix: give a number greater than 0"),
+        (["--on", "wild", "--fps", "0"], "--fps: cannot be 0. Fix: give a whole number from 1 to 60"),
         (["--on", "wild", "--set", "ensemble.num_epochs=9"], "members/ensemble"),
     ],
 )
