@@ -210,10 +210,15 @@ def evaluate(
         InputError: an argument or a file is wrong, or all methods failed.
     """
     if run is not None:
-        own = {"models": models, "model_format": model_format, "in_domain": in_domain, "task": task, "unit": unit}
+        own = {"model_format": model_format, "in_domain": in_domain, "task": task, "unit": unit}
         own |= {"classes": classes, "ignore_index": ignore_index, "depth": depth or None, "members": members}
         own |= {"draws": None if draws == 16 else draws, "seed": seed or None, "mc_dropout": mc_dropout or None}
         own |= {"rate": rate, "views": views or None, "out": None if str(out) == EVALUATED else out}
+        if models is not None:
+            raise ArgumentError(
+                "run and models: cannot be given together. Fix: give one, or models='run:FOLDER'.",
+                "RUN and --model: cannot be given together. Fix: give one, or --model run:FOLDER.",
+            )
         for name, value in own.items():
             if value is not None:
                 start = f"{name}: is for models. Fix: leave it out; a run has settings, e.g."

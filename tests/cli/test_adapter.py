@@ -55,7 +55,10 @@ def test_the_options_of_a_command_are_the_arguments_of_its_function(command, run
             "--tta flip,spin: view 'spin' is unknown; there are identity,",
         ),
         (["evaluate", "run", "--draws", "8"], "--draws: is for models. Fix: leave it out; a run has settings"),
-        (["evaluate", "run", "--model", "a"], "--model: is for models. Fix: leave it out; a run has settings"),
+        (
+            ["evaluate", "run", "--model", "a"],
+            "RUN and --model: cannot be given together. Fix: give one, or --model run:",
+        ),
         (["evaluate", "--model", "a", "--out", "s3://b/c"], "--out: cannot be 's3://b/c'. Fix: give a local folder"),
         (["video", "run", "--on", "a", "--max", "inf"], "--max: cannot be inf. Fix: give a number greater than 0."),
         (["train", "toy-regression", "--only", "typo"], "--only typo: toy-regression has no method 'typo'"),

@@ -128,6 +128,10 @@ def test_nothing_is_said_that_does_not_hold(scene_document, run_document) -> Non
         assert "There is no KL" not in " ".join(texts(scene_document(scene), "p", "warning"))
     own = fake.toy_run(name="mine", members=(8, 16))
     assert "Beside what was published" not in run_document(own).text
+    given = fake.small().model_copy(
+        update={"recipe": {"models": {"mine": ["run:a"]}, "data": {"clean": "street:clean"}}}
+    )
+    assert "trained on different data" not in run_document(fake.small(), given).text
 
 
 def test_point_estimates_are_levels_unless_they_stretch_the_axis(scene_document, run_document) -> None:

@@ -197,7 +197,7 @@ def _comparison_warnings(runs: Sequence[Run]) -> list[str]:
                     f"({', '.join(numbers)}): check that they hold the same targets before comparing them."
                 )
     training = set()
-    for run in trained:
+    for run in (run for run in trained if "models" not in run.results.recipe):  # the data of given models are unknown
         data = run.results.recipe.get("data")
         images = isinstance(data, dict) and "train" in data  # toy problems train on all of their data
         training.add(str(data["train"] if data and images else [data, run.results.recipe.get("train")]))

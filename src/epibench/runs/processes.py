@@ -126,8 +126,11 @@ def _messages_of(processes: Sequence[BaseProcess], messages: Any) -> Iterator[Me
                 if process.exitcode in (stopping.STATUS, -signal.SIGTERM):
                     raise stopping.Stopped
                 if process.exitcode not in (None, 0):
+                    cause = (
+                        "was memory short?" if process.exitcode < 0 else "in a script, call epibench below if __name__"
+                    )
                     raise JobFailedError(
-                        f"a process that trained a network has died (status {process.exitcode}; was memory short?); "
+                        f"a process that trained a network has died (status {process.exitcode}; {cause}); "
                         f"the same command goes on from what is saved"
                     )
             checked = time.monotonic()
