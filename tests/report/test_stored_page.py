@@ -191,10 +191,10 @@ def test_only_with_an_in_domain_the_cost_of_the_hardest_shift_is_said(scene_docu
     assert [facts.role for facts in results.domains.values()] == ["in-domain", "shifted", "shifted"]
     print_tables(results)
     lines = capsys.readouterr().out.splitlines()
-    start = lines.index("day → fog, the hardest shift: what it costs")
+    start = lines.index("day → fog, the hardest shift: its effect")
     assert all(re.search(r"RMSE \(m\) .* → .*, worse\)", line) for line in lines[start + 1 : start + 3])
-    assert "What the shift costs day → fog" in texts(scene_document("shifted_scores"), "h4")
-    assert "What the shift costs" not in run_document(fake.two_gaussian("day", "night")).text
+    assert "Effect of the shift day → fog" in texts(scene_document("shifted_scores"), "h4")
+    assert "Effect of the shift" not in run_document(fake.two_gaussian("day", "night")).text
 
 
 def test_report_puts_runs_and_stored_predictions_on_one_page(tmp_path, command, save) -> None:

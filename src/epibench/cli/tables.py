@@ -32,7 +32,7 @@ def print_tables(results: Results) -> None:
             also = f"also computed: {more} (--json FILE, --report FOLDER)\n" if more else ""
             console.print(also, style="dim", soft_wrap=True)
     for shift in filter(None, (shift_table(problem_of([run])) for run in runs)):
-        console.print(f"{shift['title']}, the hardest shift: what it costs", style="bold", soft_wrap=True)
+        console.print(f"{shift['title']}, the hardest shift: its effect", style="bold", soft_wrap=True)
         for row in shift["table"].blocks[0].rows:
             costs = [
                 (column.name.label, c) for column, c in zip(shift["table"].columns, row.cells, strict=True) if c.word

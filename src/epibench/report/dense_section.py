@@ -51,7 +51,7 @@ def dense_section(problem: Problem, identity: str) -> dict[str, Any] | None:
         "findings": [[_finding(domain, entries[domain.name], names) for domain in half] for half in halves],
         "shift": shift_table(problem),
         "gains": Table(
-            "What further members buy",
+            "Effect of ensemble size",
             [Column(Name(title_with_unit(name, entries[problem.domains[0].name]))) for name in names],
             [Block(Name(title), rows=rows) for title, rows in gains if rows],
         ),
@@ -90,7 +90,7 @@ def shift_table(problem: Problem) -> dict[str, Any] | None:
     inside, outside = (problem.entries[domain.name] for domain in first)
     rows = shift_costs(inside, outside, problem.headlines)
     titles = [title_with_unit(name, problem.entries[problem.domains[0].name]) for name in problem.headlines]
-    table = Table("What the shift costs", [Column(Name(title)) for title in titles], [Block(rows=rows)])
+    table = Table("Effect of the shift", [Column(Name(title)) for title in titles], [Block(rows=rows)])
     return {"title": f"{first[0].label} → {first[1].label}", "table": table} if rows else None
 
 
