@@ -248,14 +248,14 @@ def experiment_of(run: Run) -> Experiment:
 def commit() -> str | None:
     """Return the commit of epibench's checkout, with `+changes` if files differ; None without a checkout."""
     root = Path(__file__).resolve().parents[3]
-    if not (root / ".git").exists():
-        return None
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(root), *arguments]
         return subprocess.run(command, capture_output=True, check=True, text=True, timeout=10).stdout.strip()
 
     try:
+        if not (root / ".git").exists():
+            return None
         return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.SubprocessError):
         return None
