@@ -37,7 +37,7 @@ def recipes(
     All recipes with purpose and cost, or one as JSON to be edited and run: `epibench recipes RECIPE > mine.json`.
 
     Args:
-        recipe: Print this recipe, or that of a run, as JSON.
+        recipe: Print this recipe, or the recipe of a run, as JSON.
         settings: A setting of the recipe, e.g. seed=3 or sgld.num_epochs=9600. In Python also a dict.
         progress: A reporter receives the recipes.
 
@@ -330,7 +330,7 @@ def export_scenes(
     Args:
         name: The data set: street.
         layout: cityscapes, kitti, synscapes or virtual_kitti.
-        out: A new or empty folder, or that of an interrupted export.
+        out: A new or empty folder, or the folder of an interrupted export.
         domain: clean, wild, or factors of the shift, e.g. haze or night+noise (see docs/street.md).
         severity: From 0 (clean) to 5. Default: 5; clean has 0.
         count: Number of scenes.
